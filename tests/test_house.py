@@ -39,8 +39,9 @@ ROOMS = {
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
         {"placed_sentences", "reading"},
-        {"comparable_passages", "review_reading", "text_records"},
-        {"document_diff", "request_words"},
+        {"review_reading", "text_records"},
+        {"comparable_passages", "request_words"},
+        {"document_diff"},
         {"item_list", "review_cells", "timeline", "written_cells"},
         {"review"},
     ],
@@ -88,10 +89,7 @@ ROOMS = {
     "eval": [
         {"datasets"},
         {"metrics", "retrieval"},
-        {"conditions", "extraction", "qa"},
-        {"judge"},
-        {"win_rates"},
-        {"comparison"},
+        {"extraction", "qa"},
     ],
     "exchange": [
         {"cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},

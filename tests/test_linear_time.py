@@ -62,7 +62,7 @@ def repetitions(text: str) -> None:
 
 
 OTHERS: dict[str, Callable[[str], object]] = {
-    "records": lambda text: [table.key_labels for table in record_tables([opened(text)])],
+    "records": lambda text: [table.key_label for table in record_tables([opened(text)])],
     "outline": lambda text: Outline(text).blocks,
     "units": lambda text: list(parse_units(text)),
     # Four times as long, since what it keeps of a block is parsed again with each part.

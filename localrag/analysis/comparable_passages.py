@@ -4,22 +4,19 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from localrag.analysis.passage_alignment import ComparablePassage
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
-from localrag.analysis.word_changes import HTML_TAG, parse_row, split_number, tokens_of
+from localrag.analysis.text_records import records_in
+from localrag.analysis.word_changes import HTML_TAG, split_number, tokens_of
 from localrag.text.outline import Block, BlockKind
 from localrag.text.sentences import Span, collapse_whitespace, is_cjk, sentences, trim_span
 
-MIN_WRAPPED_CHARS = 30  # of a line whose sentence goes on in the next one
-MAX_JOINED_CHARS = 2_000  # of a passage that is joined from wrapped lines
 MAX_SPLIT_PASSAGES = 4  # into which one passage of the other document may be split
 MIN_DISTINCT_CHARS, MIN_DISTINCT_CJK_CHARS = 20, 8  # of a passage that is recognized elsewhere even if it occurs several times
 
-_GO_ON = "(\"'`[:"  # signs with which a line may begin within a sentence
-_SENTENCE_ENDS = ".!?:;…。！？：；|"
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "–": "-", "—": "-", "‑": "-", "−": "-", "`": "", "\u00ad": ""}
 )
@@ -54,37 +51,7 @@ def _spans(text: str, block: Block) -> Iterator[Span]:
             yield Span(start + span.start, start + span.end)
             start += len(line)
         return
-    spans = (Span(block.start + start, block.start + end) for start, end in sentences(body))
-    yield from _join_wrapped(text, spans)
-
-
-def _join_wrapped(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """The spans, joined where a sentence goes on in the next line: how lines are wrapped differs between versions."""
-    last: Span | None = None
-    for span in spans:
-        if last and _goes_on(text, last, span):
-            last = Span(last.start, span.end)
-            continue
-        if last:
-            yield last
-        last = span
-    if last:
-        yield last
-
-
-def _goes_on(text: str, before: Span, after: Span) -> bool:
-    """Whether the sentence of a span goes on in the next line, which then begins with a small letter or a sign such as a bracket."""
-    last_line = text[max(before.start, text.rfind("\n", before.start, before.end) + 1) : before.end]
-    word = text[after.start : after.end].split(maxsplit=1)[0]
-    return (
-        text[before.end : after.start].count("\n") == 1
-        and (word[0].islower() or word[0] in _GO_ON)
-        and not word.endswith((":", ".", ")"))
-        and (len(last_line) >= MIN_WRAPPED_CHARS or last_line.endswith(","))
-        and last_line[-1] not in _SENTENCE_ENDS
-        and " · " not in text[before.start : after.end]
-        and after.end - before.start <= MAX_JOINED_CHARS
-    )
+    yield from (Span(block.start + start, block.start + end) for start, end in sentences(body))
 
 
 def join_split(passages: Sequence[PlacedSentence], others: Sequence[PlacedSentence]) -> list[PlacedSentence]:
@@ -117,14 +84,10 @@ def comparable_passages(
 
 
 def _row_values(passages: Sequence[PlacedSentence]) -> list[RowValues | None]:
-    """Of each passage of a document column → value, if it is a row of a table: `Port: Brannock · Berths: 30`, or one between `|`."""
-    rows, header = list[RowValues | None](), list[str]()
-    for p in passages:
-        cells = [cell.strip() for cell in p.text.split("|")[1:-1]] if p.text.startswith("|") and p.text.endswith("|") else []
-        is_row = len(cells) > 1 and len(cells) == len(header) == len(set(header))
-        rows.append(dict(zip(header, cells, strict=True)) if is_row else parse_row(p.text))
-        header = cells and (header or cells)
-    return rows
+    """Of each passage of a document column → value, if it is a row of a table whose columns have different names."""
+    records = [r for r, is_keyed in records_in(passages[0].source) if not is_keyed] if passages else []
+    rows = {r.start: dict(r.cells) for r in records if all(label for label, _ in r.cells) and len(dict(r.cells)) == len(r.cells) > 1}
+    return [rows.get(p.start) for p in passages]
 
 
 def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:

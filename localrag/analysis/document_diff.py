@@ -1,6 +1,5 @@
 """Two versions of a document, or two contracts, compared passage by passage: same, changed, moved, or only in one of them."""
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,13 +27,6 @@ MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
 MIN_CONTRADICTED = 0.8  # mean probability of both directions
 MIN_READ_WORDS = 5  # of both passages of a pair that is read: what is shorter states nothing
 MIN_ALIGNED_SHARE = 0.1  # of the passages; below it, the two documents have little in common
-
-_NUMBER = r"\(?\d[\w.()]*"
-_SECTION_NUMBERS = re.compile(
-    rf"\b((?:sub)?(?:section|clause|article|paragraph|part)s?|abschnitt|artikel|ziffer|sección|cláusula|artículo)"
-    rf"\s+{_NUMBER}(?:(?:,|\s+and|\s+or|\s+to|\s+und|\s+oder|\s+y|\s+o)\s+{_NUMBER}){{0,8}}",
-    re.IGNORECASE,
-)
 
 
 class DifferenceKind(StrEnum):
@@ -139,8 +131,8 @@ def _read_changes(
 
 
 def _statement_text(text: str) -> str:
-    """A passage as the reader reads it: without its number, marks, link targets, and numbers of sections it refers to."""
-    return _SECTION_NUMBERS.sub(r"\1", normalize_sentence(split_number(text)[1]))
+    """A passage as the reader reads it: without its number, marks and link targets."""
+    return normalize_sentence(split_number(text)[1])
 
 
 def _table_rows(differences: Sequence[PassageDifference]) -> Iterator[TableRow]:

@@ -164,15 +164,14 @@ class ItemCandidate:
     evidence: ItemEvidence
     identity: tuple[str, ...] = ()
     cells: Cells = ()  # of a record
-    key_labels: tuple[str, ...] = ()  # of those that name it
+    key_label: str = ""  # of the cell that names it
 
 
 def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCandidate]:
     """Each record of a table as a candidate, by its key, or by another column that is asked for: "Which countries …?"."""
-    keys = table.key_labels
-    others = (label for label in table.labels if label not in keys and not is_identifier(label))
+    key = table.key_label
+    others = (label for label in table.labels if label != key and not is_identifier(label))
     asked = next((label for label in others if is_about(request.head, label)), "")
-    names = (asked,) if asked else keys
     contexts = [_context_of(record) for record in table.records]
     samples = [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]]
     about = " ".join((*table.labels, *contexts[:1]))
@@ -187,7 +186,7 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
     found = []
     copies: Counter[tuple[str, Cells]] = Counter()
     for record, context, unrestricted in zip(table.records, contexts, first, strict=True):
-        name = " ".join(filter(None, (record.value(label) for label in names)))
+        name = record.value(asked or key)
         if asked and not name:
             continue
         identity: tuple[str, ...] = ()
@@ -200,7 +199,7 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
             evidence = record_evidence(request, record.cells, context, compared, columns)
             evidence.is_about = unrestricted.is_about
         place = record.source, record.start, record.end
-        found.append(ItemCandidate(name, *place, evidence, identity=identity, cells=record.cells, key_labels=keys))
+        found.append(ItemCandidate(name, *place, evidence, identity=identity, cells=record.cells, key_label=key))
     assume_the_rest(request, [c.evidence for c in found])
     return found
 
@@ -329,7 +328,7 @@ def _is_about_one(request: ListRequest, chosen: Sequence[ItemCandidate]) -> bool
     numbers = {label for c in chosen for label, value in c.cells if is_number(value)}
     for c in chosen:
         for word, hit in zip(request.words, c.evidence.hits, strict=False):
-            if hit.label in c.key_labels or (hit.label in numbers and not hit.fullness and not word.is_optional):
+            if (hit.label and hit.label == c.key_label) or (hit.label in numbers and not hit.fullness and not word.is_optional):
                 return True
     return asks_how_many(request.text) and any(is_about(request.head, label) for label in numbers)
 

@@ -20,6 +20,7 @@ from localrag.analysis.review_cells import CELL_VERSION, make_cells
 from localrag.analysis.review_questions import ReviewQuestion
 from localrag.analysis.review_reading import open_section, read_section
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
+from localrag.analysis.text_records import records_in
 from localrag.analysis.written_cells import SECONDS_PER_CELL, TOKENS_PER_CELL, write_cell
 from localrag.errors import UsageError
 from localrag.llm.budgets import estimate_seconds
@@ -29,7 +30,6 @@ from localrag.records import Chunk, content_id, format_path
 from localrag.store import documents as documents_store
 from localrag.store import reviews
 from localrag.store.reviews import CellKey, StoredCell
-from localrag.text.outline import BlockKind
 
 ROW_KINDS = ("document", "chapter", "record")
 MAX_CELLS = 1_000_000
@@ -37,6 +37,7 @@ CELLS_PER_GROUP = 32  # that a chat model writes at once
 SECONDS_PER_READING = 0.35  # of a cell on two cores without instructions for bfloat16
 LONG_CHARS = 3000  # from which on a document takes no longer to be read for a question
 MAX_SECTIONS = 10_000  # of a document
+MAX_LABEL_CHARS = 80  # of a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,20 +248,8 @@ def _chapters(source: OpenedDocument) -> list[tuple[str, int, int]]:
 
 def _records(source: OpenedDocument) -> list[tuple[str, int, int]]:
     """The rows of tables, each called by its first value; none where a document has no table."""
-    spans, text = list[tuple[str, int, int]](), source.document.text
-    for block in source.outline.blocks:
-        if block.kind is BlockKind.TABLE or " · " in text[block.start : block.end]:
-            at = block.start
-            for line in text[block.start : block.end].splitlines(keepends=True):
-                if " · " in line or line.count("|") > 1:
-                    spans.append((_first_value(line), at, at + len(line)))
-                at += len(line)
-    return _distinct([s for s in spans if any(map(str.isalnum, s[0]))])
-
-
-def _first_value(row: str) -> str:
-    first = next((part for part in row.replace("|", " · ").split(" · ") if part.strip()), "").strip()
-    return (first.partition(": ")[2] or first)[:80]
+    rows = (record for record, is_keyed in records_in(source) if not is_keyed)
+    return _distinct([(r.cells[0][1][:MAX_LABEL_CHARS], r.start, r.end) for r in rows])
 
 
 def _distinct(spans: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:

@@ -25,8 +25,6 @@ _NUMBER_LABEL = re.compile(
     r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE
 )
 _NAME_LABEL = re.compile(r"^(?:full )?(?:name|title|titel|nom|nombre|titre|bezeichnung|名称|名字|姓名)$", re.IGNORECASE)
-_FIRST_NAME = re.compile(r"\b(?:first|given|fore)[ _-]?name|vorname|prénom|nombre\b", re.IGNORECASE)
-_LAST_NAME = re.compile(r"\b(?:last|family|sur)[ _-]?name|nachname|familienname|nom de famille|apellido", re.IGNORECASE)
 Cells = tuple[tuple[str, str], ...]  # (label, value)
 
 
@@ -63,25 +61,23 @@ class RecordTable:
         return sum(name in self.labels for name in names) >= MIN_SHARED_LABELS * len(names)
 
     @property
-    def key_labels(self) -> tuple[str, ...]:
-        """The labels of the cells that name a record: the first column, or a first and a last name, whose values nearly all differ.
+    def key_label(self) -> str:
+        """The label of the cells that name a record: the first column whose values nearly all differ.
 
         Columns called a name come before others, and those before identifiers. Numbers name records only where their label says so. Empty
         without such a column: then each record is an item of its own.
         """
         distinct = [dict(reversed(cells)) for cells in {r.cells: None for r in self.records}]
         counts = Counter(label for cells in distinct for label, value in cells.items() if value)
-        parts = {part: label for label in self.labels if (part := _part_of_name(label))}
-        whole = [(parts["first"], parts["last"])] if len(parts) == 2 else []
-        for labels in [*whole, *((label,) for label in sorted(filter(None, self.labels), key=_key_order))]:
-            if counts[labels[0]] < MIN_KEY_SHARE * len(distinct):
+        for label in sorted(filter(None, self.labels), key=_key_order):
+            if counts[label] < MIN_KEY_SHARE * len(distinct):
                 continue
-            values = [" ".join(value).casefold() for cells in distinct if all(value := [cells.get(label, "") for label in labels])]
+            values = [value.casefold() for cells in distinct if (value := cells.get(label, ""))]
             is_unique = len(set(values)) >= MIN_KEY_SHARE * len(distinct)
             is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
-            if is_unique and (is_words or is_identifier(labels[0])):
-                return labels
-        return ()
+            if is_unique and (is_words or is_identifier(label)):
+                return label
+        return ""
 
 
 def _key_order(label: str) -> int:
@@ -91,10 +87,6 @@ def _key_order(label: str) -> int:
 def is_identifier(label: str) -> bool:
     """Whether a label says that its values are numbers that name something, or years and dates."""
     return bool(_NUMBER_LABEL.search(label))
-
-
-def _part_of_name(label: str) -> str:
-    return "first" if _FIRST_NAME.search(label) else "last" if _LAST_NAME.search(label) else ""
 
 
 def record_tables(sources: Sequence[OpenedDocument] | Iterator[OpenedDocument]) -> list[RecordTable]:

@@ -22,7 +22,6 @@ _NUMBERING = re.compile(
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,5})[.):]\)?|\((?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})\)|\d{1,3}(?:\.\d{1,3}){2,4})\s+"
 )
 _HEADING_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,4}\s+")
-_CELL = re.compile(r" · ")
 
 
 class DiffToken(NamedTuple):
@@ -55,15 +54,6 @@ class WordChange(NamedTuple):
 def tokens_of(text: str) -> list[DiffToken]:
     """The words, numbers and signs of a text; of Chinese and Japanese the characters."""
     return [DiffToken(*m.span(), m[0]) for m in _TOKEN.finditer(text)]
-
-
-def parse_row(text: str) -> dict[str, str] | None:
-    """Column → value of a table row of the form `Name: Ruth Sand · Port: Brannock`; None for another text."""
-    cells = [cell.partition(": ") for cell in _CELL.split(text)]
-    if len(cells) < 2 or not all(name.strip() and colon for name, colon, _ in cells):
-        return None
-    row = {name.strip(): collapse_whitespace(value) for name, _, value in cells}
-    return row if len(row) == len(cells) else None
 
 
 def describe_row_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -99,19 +89,12 @@ def describe_changes(before: str, after: str) -> str:
     old, new = tokens_of(before), tokens_of(after)
     words = [[t.text.casefold() for t in tokens if t.is_word] for tokens in (old, new)]
     if words[0] == words[1]:
-        return _listed([_describe_signs(old, new), *renumbered])
+        return _listed(["only capital letters, links, punctuation or spaces", *renumbered])
     if Indel.normalized_similarity(*words) < MIN_SHARED_WORDS:
         return _listed(["worded differently", *_differing_numbers(old, new), *renumbered])
     changes = _word_changes(old, new)
     worded = [c for c in changes if any(t.is_word for t in (*old[c.a : c.b], *new[c.c : c.d]))]
     return _listed([*(_describe(c, old, new, before, after) for c in worded), *renumbered])
-
-
-def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
-    """Return what changed where the words are the same: capital letters, targets of links, or only other signs or spaces."""
-    if [t.text for t in old if t.is_word] != [t.text for t in new if t.is_word]:
-        return "only capital letters"
-    return "only links" if [t.text for t in old if t.is_link] != [t.text for t in new if t.is_link] else "only punctuation or spaces"
 
 
 def _word_changes(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[WordChange]:

@@ -258,7 +258,7 @@ def saved_runs() -> list[Path]:
 
 
 def load_run(name: str) -> RunRecord:
-    """Load the run at a path, of this name in the cache, or `last`, `last-1` … for the newest, the one before it …. Raises UsageError."""
+    """Load the run at a path, or of this name in the cache. Raises UsageError."""
     path = _path_of(name)
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
@@ -271,16 +271,11 @@ def load_run(name: str) -> RunRecord:
 
 
 def _path_of(name: str) -> Path:
-    paths = saved_runs()
-    if name.startswith("last"):
-        back = name.removeprefix("last").removeprefix("-") or "0"
-        if back.isdigit() and int(back) < len(paths):
-            return paths[-1 - int(back)]
     path = Path(name).expanduser()
     if path.is_file():
         return path
-    if matching := [p for p in paths if p.stem == name or p.stem.startswith(name)]:
-        return matching[-1]
+    if matching := [p for p in saved_runs() if p.stem == name]:
+        return matching[0]
     raise UsageError(f"There is no run {name!r}.", "List them: localrag bench runs")
 
 

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -292,11 +292,6 @@ def _parse_rows(text: str) -> Iterator[FileRow]:
             continue
         if isinstance(row, dict):
             yield row
-
-
-def latest_per_key(rows: Iterable[FileRow], key: Callable[[FileRow], Hashable]) -> list[FileRow]:
-    """The last row of every key, in the order of the keys' first rows: a repeated item counts once."""
-    return list({key(row): row for row in rows}.values())
 
 
 @contextmanager

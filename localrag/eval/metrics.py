@@ -112,12 +112,7 @@ _TITLE = re.compile(r"^\*\*.*\*\*$", re.MULTILINE)
 
 def strip_marks_and_titles(answer: str) -> str:
     """An answer without citation marks and titles, for comparison."""
-    return collapse_whitespace(_TITLE.sub("", without_marks(answer)))
-
-
-def without_marks(answer: str) -> str:
-    """An answer without the numbers of its citations."""
-    return _ANSWER_MARKS.sub("", answer)
+    return collapse_whitespace(_TITLE.sub("", _ANSWER_MARKS.sub("", answer)))
 
 
 def cited_sentences(answer: str) -> int:

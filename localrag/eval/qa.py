@@ -1,6 +1,5 @@
-"""QA evaluation (`localrag eval qa`): answers to questions with gold answers, in several modes and without documents; can be continued."""
+"""QA evaluation (`localrag eval qa`): answers to questions with gold answers, in several modes; can be continued."""
 
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,18 +14,13 @@ from localrag.errors import LocalragError, UsageError
 from localrag.eval.datasets import GoldDataset, GoldQuestion, append_jsonl, read_jsonl
 from localrag.eval.metrics import cited_sentences, evidence_recall, exact_match, is_quoted, strip_marks_and_titles, word_f1
 from localrag.indexing.pipeline import build_index
-from localrag.llm.grammar import single_line
-from localrag.llm.model import elapsed_seconds
-from localrag.llm.prompts import load_prompt
 from localrag.project import Project, open_for_writing
 from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
 from localrag.records import Answer
 from localrag.system.files import ensure_private_file
 
-CLOSED_BOOK = "none"  # the model's own knowledge, without documents
 QA_METRICS = ("EM", "F1", "first", "three", "evidence_shown", "evidence_cited", "supported")
-MAX_CLOSED_BOOK_CHARS, MAX_CLOSED_BOOK_TOKENS = 600, 400  # of an answer from memory: characters, and their tokens in any script
 
 ReportProgress = Callable[[str], None]
 RowsByKey = dict[tuple[Any, ...], dict[str, Any]]
@@ -45,8 +39,8 @@ class QaSetup:
 
 async def evaluate_answers(gold: GoldDataset, setup: QaSetup, folder: Path, on_progress: ReportProgress) -> list[dict[str, Any]]:
     """A row for every question and mode, kept in `folder`; only missing and failed ones are asked again. Raises UsageError."""
-    if unknown := [m for m in setup.modes if m not in (*MODE_FUNCTIONS, "auto", CLOSED_BOOK)]:
-        raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODE_FUNCTIONS, 'auto', CLOSED_BOOK))}")
+    if unknown := [m for m in setup.modes if m not in (*MODE_FUNCTIONS, "auto")]:
+        raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODE_FUNCTIONS, 'auto'))}")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "answers.jsonl"
     done = {_key(row): row for row in read_jsonl(file) if "setup" in row and "error" not in row}
@@ -75,9 +69,7 @@ async def _one_set(gold: GoldDataset, setup: QaSetup, folder: Path, done: RowsBy
         setup_key = f"{setup.extractor} {project.model.file.fingerprint} {replace(setup.options, mode='')}{reads}"
         wanted = [(q, mode, (gold.name, q.id, mode, setup_key)) for q in gold.questions for mode in setup.modes]
         if any(key not in done for *_, key in wanted):
-            await build_index(
-                [docs], project, lambda _: None, reports=any(m not in ("basic", "ss", "ts", "mix", CLOSED_BOOK) for m in setup.modes)
-            )
+            await build_index([docs], project, lambda _: None, reports=any(m not in ("basic", "ss", "ts", "mix") for m in setup.modes))
         for question, mode, key in wanted:
             yield done.get(key) or await _row(gold.name, question, mode, setup_key, setup, project)
 
@@ -105,8 +97,6 @@ async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, set
 
 
 async def _answer_with_passages(question: GoldQuestion, mode: str, setup: QaSetup, project: Project) -> tuple[Answer, list[str]]:
-    if mode == CLOSED_BOOK:
-        return await _closed_book_answer(question.text, project), []
     answer = await answer_question(question.text, project, replace(setup.options, mode=mode))
     looked = await answer_question(question.text, project, replace(setup.options, mode=answer.mode, context_only=True))
     return answer, _files(looked)
@@ -114,15 +104,6 @@ async def _answer_with_passages(question: GoldQuestion, mode: str, setup: QaSetu
 
 def _files(answer: Answer) -> list[str]:
     return [Path(c.path).name for c in answer.citations]
-
-
-async def _closed_book_answer(text: str, project: Project) -> Answer:
-    started, model = time.perf_counter(), project.model
-    calls, read, written = model.calls, model.prompt_tokens, model.output_tokens
-    messages = load_prompt("abstractive/closed", project.settings.prompts).fill(question=text)
-    reply = await model.ask("closed", messages, max_tokens=MAX_CLOSED_BOOK_TOKENS, grammar=single_line(MAX_CLOSED_BOOK_CHARS))
-    spent = (model.calls - calls, model.prompt_tokens - read, model.output_tokens - written, elapsed_seconds(started))
-    return Answer(text, reply.text, CLOSED_BOOK, None, (), *spent)
 
 
 def averages(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,19 +3,16 @@
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.embedder import open_reranker
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.eval.datasets import RetrievalTask, as_markdown
 from localrag.indexing.pipeline import build_index
-from localrag.model_files import find_reranker
 from localrag.project import Project, open_for_writing
 from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.local_search import passages_mentioning
@@ -46,7 +43,7 @@ RETRIEVERS: dict[str, Retrieve] = {
 
 
 async def evaluate_retrieval(
-    task: RetrievalTask, modes: Sequence[str], extractor: str, model: str | None, options: EngineOptions, reranker: str | None = None
+    task: RetrievalTask, modes: Sequence[str], extractor: str, model: str | None, options: EngineOptions
 ) -> list[dict[str, Any]]:
     """One row of metrics for each mode: recall and completeness in percent, seconds per question, seconds to index. Raises UsageError."""
     if unknown := [m for m in modes if m not in RETRIEVERS]:
@@ -65,9 +62,8 @@ async def evaluate_retrieval(
             seconds = time.perf_counter() - start
             about = {"task": task.name, "extractor": extractor, "passages": len(of_path), "questions": len(task.questions)}
             lost = {"skipped": len(outcome.documents.skipped), "failures": len(outcome.failures)}
-            asked = replace(project, reranker=open_reranker(find_reranker(reranker))) if reranker else project
             return [
-                about | {"mode": m} | await _retrieval_metrics(task, m, asked, of_path) | {"index_seconds": round(seconds, 1)} | lost
+                about | {"mode": m} | await _retrieval_metrics(task, m, project, of_path) | {"index_seconds": round(seconds, 1)} | lost
                 for m in modes
             ]
 

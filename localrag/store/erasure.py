@@ -3,8 +3,9 @@
 Deleted is whatever had the removed text in its prompt. Kept are model answers about chunks that still exist, summaries that the rebuilt
 graph needs, and conversations and review cells whose quotes all stand in remaining documents.
 
-Studies are folders of the user with a copy of the index. An index may come from somebody else, so a folder that it names is opened only if
-the index, a note on this machine and the record in the folder agree that it is its study. Only files that localrag writes are deleted.
+Studies are folders of the user with a copy of the index, which earlier versions made. An index may come from somebody else, so a folder
+that it names is opened only if the index, a note on this machine and the record in the folder agree that it is its study. Only files that
+localrag wrote are deleted.
 """
 
 import json
@@ -20,7 +21,7 @@ from localrag.errors import IndexBusy, LocalragError
 from localrag.records import IN_DOUBT_SUBJECT, MULTI_CHUNK_PREFIX, QUERY_SUBJECT
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store import llm_cache, reviews, runs
+from localrag.store import reviews, runs
 from localrag.store.database import folder_of, rebuildable_files
 from localrag.store.documents import delete_file_stats
 from localrag.store.entity_network import update_cache_files
@@ -29,23 +30,14 @@ from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES
 from localrag.store.tombstones import contains_removed_sentence, contains_removed_words, delete_tombstones, holds_text, removed_paths
-from localrag.system.files import cache_dir, write_atomically
-from localrag.system.trust import is_trust_known, remember_trust
+from localrag.system.files import cache_dir
+from localrag.system.trust import is_trust_known
 
 STUDY_RECORD_FILE = "study.json"
 STUDY_FILES = ("questions.json", "answers.jsonl", "statements.jsonl", "verdicts.jsonl", "results.json", "report.html", STUDY_RECORD_FILE)
 STUDY_DATABASE_FILES = tuple(f"{DATABASE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".part"))
 COPY_FILES = ("domain.toml", "domain.toml.before", "writer.lock", *STUDY_DATABASE_FILES)
 MAX_RECORD_BYTES = 1 << 20
-
-
-def register_study(db: Database, study: Path) -> None:
-    """Record a study of an index: in the index, in the study's folder, and on this machine."""
-    folder, index_id = study.resolve(), llm_cache.identity(db)
-    record = _record(folder) | {"index_id": index_id, "index": str(folder_of(db).resolve())}
-    write_atomically(folder / STUDY_RECORD_FILE, json.dumps(record, ensure_ascii=False, indent=1).encode())
-    remember_trust("study", index_id, str(folder))
-    runs.save_settings(db, studies=sorted({*runs.load_settings(db).get("studies", []), str(folder)}))
 
 
 def own_studies(db: Database) -> list[Path]:

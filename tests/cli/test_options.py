@@ -61,7 +61,7 @@ def test_what_may_ask_a_server_takes_the_option_its_error_recommends():
     """A model on another machine is refused with `--allow-host`: every command that may ask a model has it. Files go to `--out`."""
     have = {name: {o for p in one.params for o in p.opts} for name, one in commands()}
     asking = "index ask chat questions tune rm bench".split()
-    asking += ["merges undo", "merges add", "eval extraction", "eval retrieval", "eval qa", "eval answers"]
+    asking += ["merges undo", "merges add", "eval extraction", "eval retrieval", "eval qa"]
 
     assert {name for name in asking if "--allow-host" not in have[name]} == set()
     assert not [name for name, options in have.items() if "--output" in options]

@@ -27,7 +27,7 @@ FIRST = {
     "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),
     "models pull": ("nothing", 2), "merges list": ("", 3), "merges undo": ("1", 3), "merges add": ("a b", 3),
     "eval extraction": ("nothing --format marked", 2), "eval retrieval": ("nothing", 2), "eval qa": ("nothing", 2),
-    "eval support": ("nothing", 2), "eval answers": ("nothing", 2), "bench": ("--style nothing", 2),
+    "eval support": ("nothing", 2), "bench": ("--style nothing", 2),
     "bench compare": ("a b", 2), "bench runs": ("", 0), "bench engine": ("--model nothing", 4),
     "collections list": ("", 3), "collections rename": ("a b", 3), "collections rm": ("a", 3),
     "config": ("", 0), "config get": ("mode", 0), "config set": ("mode best", 2),

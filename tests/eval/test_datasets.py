@@ -6,7 +6,7 @@ import pytest
 
 from localrag.bench.tasks import GOLD_FOLDER
 from localrag.errors import UsageError
-from localrag.eval.datasets import load_gold
+from localrag.eval.datasets import append_jsonl, load_gold, read_jsonl
 from tests.conftest import DATA
 
 PLACES = {
@@ -66,3 +66,13 @@ def test_a_wrong_path_or_format_is_named(tmp_path):
         load_gold(tmp_path / "x.json", "xml")
     with pytest.raises(UsageError, match="not in the format"):
         load_gold(tmp_path / "x.json", "conll04")
+
+
+def test_a_line_torn_by_a_crash_is_left_out(tmp_path):
+    """A half-written last line is no row, and the next row stands on a line of its own."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"a": 1}\n{"a": ')
+    with append_jsonl(file) as append:
+        append({"a": 2})
+
+    assert read_jsonl(file) == [{"a": 1}, {"a": 2}]

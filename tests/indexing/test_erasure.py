@@ -13,7 +13,6 @@ import pytest
 
 from localrag.asking import answer_question
 from localrag.errors import UsageError
-from localrag.eval.comparison import _keep_index
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.graph import stage
 from localrag.indexing.graph.entity_resolution import add_alias
@@ -32,6 +31,7 @@ from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
 from tests.indexing.runs import put, rows
 from tests.indexing.test_documents_update import words_in
+from tests.studies import make_study
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 SECRET = (
@@ -107,7 +107,7 @@ def made(tmp_path_factory):
 def town(made, tmp_path, home):
     """The same, with a study and with kept beginnings of prompts."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    _keep_index(tmp_path / ".localrag", tmp_path / ".localrag" / "study" / "index", lambda _: None)
+    make_study(tmp_path / ".localrag", tmp_path / ".localrag" / "study")
     (tmp_path / ".localrag" / "study" / "answers.jsonl").write_text(json.dumps({"answer": SECRET}, ensure_ascii=False))
     kept = home / "cache" / "prefixes" / "some model"
     kept.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -390,7 +390,7 @@ def test_a_copy_of_an_index_leaves_the_studies_of_the_first_alone(town, tmp_path
 def test_a_moved_index_still_erases_its_studies(town, tmp_path_factory):
     """The folder of an index may be renamed; a study elsewhere is still its own."""
     study = tmp_path_factory.mktemp("studies") / "one"
-    _keep_index(town / ".localrag", study / "index", lambda _: None)
+    make_study(town / ".localrag", study)
     home = tmp_path_factory.mktemp("moved") / "town"
     shutil.move(town, home)
     remove(home, "docs/secret.txt")

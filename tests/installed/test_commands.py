@@ -103,9 +103,8 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "sessions rm": (Call("sessions rm 1", "is deleted"),),
     "eval extraction": (Call("eval extraction {gold}/paragraphs.md --format marked --extractor phrases --limit 2", "entity recall"),),
     "eval retrieval": (Call("eval retrieval task --extractor phrases", "R@"),),
-    "eval qa": (Call("eval qa task --mode none --extractor phrases", "F1"),),
+    "eval qa": (Call("eval qa task --mode basic --extractor phrases", "F1"),),
     "eval support": (Call("eval support cases.jsonl", "1"),),
-    "eval answers": (Call("eval answers asked.txt --condition SS --condition mix --repeats 1", "beats"),),
     "bench": (Call("bench --quick --model no.gguf", "no model file at no.gguf", 4),),  # a real run: before `bench compare`
     "bench compare": (Call("bench compare run.json run.json", "tok", before=("bench --quick --repeat 1 --limit 1 --save run.json",)),),
     "bench runs": (Call("bench runs", ""),),
@@ -135,7 +134,6 @@ def write_inputs(folder: Path) -> None:
     (folder / "task" / "queries.jsonl").write_text(
         '{"id": "1", "question": "Who bought the Skua?", "gold": ["p"], "answers": ["Ingrid Holm"]}\n'
     )
-    (folder / "asked.txt").write_text("Who bought the Skua?\n")
     (folder / "cases.jsonl").write_text('{"source": "Ingrid Holm bought the Skua.", "sentence": "She bought it.", "supported": true}\n')
 
 

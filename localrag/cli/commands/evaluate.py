@@ -8,12 +8,10 @@ import typer
 
 from localrag.cli.options import (
     ENGINE_OPTIONS,
-    IndexOption,
     JsonOption,
     ModelOption,
     OptionValues,
     QuietOption,
-    RerankerOption,
     ResponseTypeOption,
     StyleOption,
     chat_models,
@@ -77,7 +75,6 @@ def retrieval_command(
     ] = None,
     extractor: ExtractorOption = "auto",
     model: ModelOption = None,
-    reranker: RerankerOption = None,
     *,
     engine: OptionValues,
     as_json: JsonLinesOption = False,
@@ -90,7 +87,7 @@ def retrieval_command(
 
     options = engine_options(engine, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
-        _write_rows(asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker)), as_json=as_json)
+        _write_rows(asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options)), as_json=as_json)
 
 
 def _write_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -109,7 +106,7 @@ def qa_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with corpus.jsonl and queries.jsonl.")],
     mode: Annotated[
         list[str] | None,
-        typer.Option("--mode", help="Query mode. none: the model alone. Repeatable.", **choice_option("mode", (*QUERY_MODES, "none"))),
+        typer.Option("--mode", help="Query mode. Repeatable. Default: auto and basic.", **choice_option("mode", QUERY_MODES)),
     ] = None,
     extractor: ExtractorOption = "auto",
     model: ModelOption = None,
@@ -133,7 +130,7 @@ def qa_command(
 
     gold = load_qa_dataset(folder, limit=limit, seed=seed)
     options = QueryOptions(style=style, response_type=response_type)
-    setup = QaSetup(tuple(mode or ["auto", "basic", "none"]), extractor, model, options, engine_options(engine, quiet=as_json))
+    setup = QaSetup(tuple(mode or ["auto", "basic"]), extractor, model, options, engine_options(engine, quiet=as_json))
     _write_rows(averages(asyncio.run(evaluate_answers(gold, setup, out, _ignore if as_json else print_note))), as_json=as_json)
 
 
@@ -157,48 +154,6 @@ def support_command(
     cases = load_cases(file)
     scores = evaluate_entailment(cases, support_checker(open_embedder(find_embedder(None)).embed, reader=PassageReader()))
     write_result(scores, print_support, scores, len(cases), as_json=as_json)
-
-
-@eval_app.command("answers")
-@with_engine
-def answers_command(
-    questions: Annotated[
-        Path, typer.Argument(metavar="QUESTIONS", help="A file with a question a line, such as the output of `localrag questions`.")
-    ],
-    condition: Annotated[
-        list[str] | None, typer.Option("--condition", help="C0 to C3, TS, SS, mix, local or drift. Repeatable. Default: all.")
-    ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of verdicts per pair, each in both orders.")] = 2,
-    style: StyleOption = "",
-    response_type: ResponseTypeOption = "",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the study. The same command resumes.")] = Path(
-        "localrag-study"
-    ),
-    index: IndexOption = None,
-    model: ModelOption = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            "--judge", metavar="NAME|PATH", help="Model that judges, or `bundled`. Default: the answering model; `bundled` for small ones."
-        ),
-    ] = None,
-    *,
-    engine: OptionValues,
-    as_json: JsonOption = False,
-) -> None:
-    """Compare query modes on your own documents, as the GraphRAG paper does."""
-    import asyncio
-
-    from localrag.cli.views.tables import print_study
-    from localrag.eval.comparison import StudyPlan, read_questions, run_study, study_results
-    from localrag.eval.conditions import CONDITION_NAMES
-    from localrag.query.question import QueryOptions
-
-    options = QueryOptions(style=style, response_type=response_type)
-    chosen = engine_options(engine, quiet=as_json)
-    plan = StudyPlan(read_questions(questions), tuple(condition or CONDITION_NAMES), repeats, options, model, judge, chosen)
-    asyncio.run(run_study(index, out, plan, _ignore if as_json else print_note))
-    write_result(study_results(out), print_study, as_json=as_json)
 
 
 bench_app = typer.Typer(invoke_without_command=True, help="Benchmark models on this machine and recommend one.")

@@ -1,4 +1,4 @@
-"""Tables: models, downloads, benchmarks, evaluations, studies and checks."""
+"""Tables: models, downloads, benchmarks, evaluations and checks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,6 @@ from rich.text import Text
 from localrag.bench.runs import MetricComparison, reliability_warning
 from localrag.cli.views.console import print_fields, print_rows, stderr_console, stdout_console, styled
 from localrag.cli.views.terminal import print_note, status_line
-from localrag.eval.win_rates import mean_rates
 from localrag.records import CheckLine
 
 if TYPE_CHECKING:
@@ -122,24 +121,5 @@ def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[st
             stdout_console.print(f"{name}: not reliable: {why}", style="red")
 
 
-def print_study(study: dict[str, Any]) -> None:
-    """Print the results of a study: conditions, win rates in percent with their intervals over questions, and the quality of the judge."""
-    shown = [c for c in study["conditions"] if not c["same_as"]]
-    rates = mean_rates(study["wins"], [c["name"] for c in shown])
-    figures = {"context_tokens": "tokens read", "supported": "supported %", "calls": "calls", "seconds": "s", "answered": "answers"}
-    wins = {c["name"]: {f"wins by {k}, %": rate for k, rate in rates[c["name"]].items()} for c in shown}
-    print_rows([{"condition": c["name"]} | {head: c[name] for name, head in figures.items()} | wins[c["name"]] for c in shown])
-    print_rows([{"": f"{w['a']} beats {w['b']}", "criterion": w["criterion"], "%": _rate(w)} for w in study["wins"]])
-    print_fields({"judge": study["study"].get("judge"), **study["judge"]})
-    for line in study["warnings"]:
-        stdout_console.print(styled(("!", "yellow"), f" {line}"))
-
-
 def _as_percentage(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f}"
-
-
-def _rate(win: dict[str, Any]) -> str | None:
-    if win["rate"] is None:
-        return None
-    return f"{win['rate']:.0f}" + ("" if win["low"] is None else f" ({win['low']:.0f}–{win['high']:.0f})")

@@ -9,10 +9,8 @@ import psutil
 import pytest
 
 from localrag.store import database
-from localrag.store.database import copy_database
-from localrag.store.erasure import register_study
-from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process
+from tests.studies import make_study
 from tests.terminals import Screen, out
 
 pytestmark = pytest.mark.ci
@@ -203,11 +201,7 @@ def test_a_deleted_conversation_leaves_no_byte(here, home):
     out("ask", secret, *PROSE)
     out("ask", "-c", "And what did Quibblewort write about it?", *PROSE)
     (here / ".localrag" / "index.db.before-m001_old").write_bytes((here / ".localrag" / "index.db").read_bytes())
-    db = open_index(here / ".localrag")
-    (here / "study" / "index").mkdir(parents=True)
-    copy_database(db, here / "study" / "index" / "index.db")
-    register_study(db, here / "study")
-    db.close()
+    make_study(here / ".localrag", here / "study")
     assert files_with(here, "Quibblewort")
     (number,) = {row["id"] for row in json.loads(out("sessions", "search", "quibblewort", "--json"))}
     done = run_localrag("sessions", "rm", str(number), cwd=here)
