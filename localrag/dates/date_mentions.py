@@ -240,7 +240,7 @@ def _qualified(mention: DateMention, text: str) -> DateMention:
 
 
 def _with_year(candidate: Candidate, base: PartialDate, direction: int) -> DateRange | None:
-    """A date without a year in the year next to the base; None without such a year.
+    """A date without a year in the year next to the base, and fits a weekday that is named with it; None without such a year.
 
     `direction`: 1 if the text goes on from the base, -1 if it looks back, 0 if that is not known.
     """
@@ -253,7 +253,11 @@ def _with_year(candidate: Candidate, base: PartialDate, direction: int) -> DateR
         days = _days_between(base, replace(candidate.first, year=year))
         return abs(days) * (AGAINST_FACTOR if days * direction < 0 else 1), year
 
-    return _in_year(candidate, min(range(base.year - 1, base.year + 2), key=distance))
+    years = sorted(range(base.year - 3, base.year + 4), key=distance)
+    if candidate.weekday is not None:
+        days = ((year, _as_date(replace(candidate.first, year=year))) for year in years)
+        return _in_year(candidate, next((year for year, day in days if day and day.weekday() == candidate.weekday), years[0]))
+    return _in_year(candidate, years[0])
 
 
 def _in_year(candidate: Candidate, year: int) -> DateRange | None:

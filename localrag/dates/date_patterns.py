@@ -30,12 +30,19 @@ _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
 }
 
 
+_EN_ORDINALS = (
+    *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
+    *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
+    *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A date at characters `start` to `end`, from the beginning of `first` to the end of `last`.
 
-    `has_year`: False where the year is to be told from other dates. `rule`: that of a date in relation to another, with its `match`.
-    Not `is_possible`: written as a date that the calendar lacks, or as a range of numbers that are no years.
+    `has_year`: False where the year is to be told from other dates. `weekday`: that named with the date. `rule`: that of a date in relation
+    to another, with its `match`. Not `is_possible`: written as a date that the calendar lacks, or as a range of numbers that are no years.
     """
 
     start: int
@@ -43,6 +50,7 @@ class Candidate:
     first: PartialDate
     last: PartialDate
     has_year: bool = True
+    weekday: int | None = None
     rule: RelativeRule | None = None
     match: re.Match[str] | None = None
     is_possible: bool = True
@@ -98,26 +106,30 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
     languages = [language, *COMMON_LANGUAGES]
     months, numbers = names_pattern(languages)
     own_months = names_pattern([language, "en"])[1]
-    weekdays, _ = names_pattern(languages, "weekdays")
+    weekdays, weekday_numbers = names_pattern(languages, "weekdays")
 
     def read(m: re.Match[str]) -> Candidate | None:
         groups, name = m.groupdict(), m["m"].lower()
         if not m["y"] and name not in own_months:
             return None
         year, month = int(m["y"] or 0), numbers[name]
-        day = int(m["d"]) or 99
+        day = int(m["d"]) or 99 if m["d"].isdigit() else _EN_ORDINALS.index("-".join(m["d"].lower().split())) + 1
         first_day = int(groups.get("d0") or day)
         if groups.get("also") and day != first_day + 1:
             first_day = day  # two days, and no range
         first, last = PartialDate(year, month, first_day), PartialDate(year, month, int(groups.get("d2") or day))
-        return candidate_of(m, first, last, has_year=bool(m["y"]))
+        found = candidate_of(m, first, last, has_year=bool(m["y"]))
+        weekday = weekday_numbers.get((groups.get("w") or "").lower())
+        return replace(found, weekday=weekday) if found and first == last else found
 
-    before = rf"(?:\b(?:{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
+    before = rf"(?:\b(?P<w>{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
     year = rf"(?:(?:(?:{S})?,?{S}{_OF}|[-/.])(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
     earlier = rf"(?:(?P<d0>{DAY}){_ORDINAL}(?:{_TO}|(?P<also>{S}(?:and|und|y|et){S})))?"
     month = rf"(?:{S}(?:day{S})?{_OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
     yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
     if language == "en":
+        ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
+        yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
         year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
         day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{_TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
         yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
@@ -144,7 +156,7 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
 
 def _quarter_pattern() -> DatePattern:
     """Return the pattern of Q3 2019, the third quarter of 2019, 3. Quartal 2019."""
-    words = ["first", "second", "third", "fourth"]
+    words = _EN_ORDINALS[:4]
 
     def read(m: re.Match[str]) -> Candidate | None:
         n = int(m["q"] or m["n"] or 0) or words.index(m["word"].lower()) + 1
@@ -219,6 +231,7 @@ _YEAR_LAST = re.compile(
 _NO_DATE_AFTER = re.compile(
     r"(?:version|release|build|tag|v|v\.|section|chapter|kapitel|abschnitt|§|no\.|nr\.|python|ip)\s?$", re.IGNORECASE
 )
+_SEASON = re.compile(r"(?:\bthe|\bseason|\byear)\s$")
 _LONE_YEAR = re.compile(r"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{3})(?![\w%°€£$]|[.,:]\d|[/–-]\d|-\w)(?!\s?[*+=×])")
 _YEAR_RANGE = re.compile(
     rf"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{{3}})(?P<to>(?:{S})?[–—/-](?:{S})?)(?P<y2>[12]\d{{3}}|\d{{2}})(?![\w–%°€£$]|-[\w]|[.,:]\d|/\d)"
@@ -234,6 +247,7 @@ _PREPOSITIONS = {
     "zh": "在|于|自|从|至",
 }
 _ALWAYS = r"[(（]|©|\(c\)"
+_ARGUMENT = re.compile(r",\s?\d{1,2}(?!\d)")  # date(2022, 3, 28)
 _VAGUE = frozenset("about around by to etwa vers hacia über a à".split())  # that stand as often before amounts
 _NUMBERED = re.compile(r"\b(?:pages?|pp?\.|lines?|verses?|lots?|nos?\.|vol\.|volumes?|seiten?|s\.|nr\.|páginas?)\s?$", re.IGNORECASE)
 _UNITS = frozenset(
@@ -264,7 +278,8 @@ def numeric_dates(text: str, language: str) -> Iterator[Candidate]:
             yield found
     for m in _YEAR_MONTH.finditer(text):
         year, month = int(m["y"]), int(m["m"])
-        if found := candidate_of(m, PartialDate(year, month)):
+        is_season = month == (year + 1) % 100 and _SEASON.search(text[max(0, m.start() - 8) : m.start()])  # the 2003-04 season
+        if not is_season and (found := candidate_of(m, PartialDate(year, month))):
             yield found
     yield from _year_last_dates([m for m in _YEAR_LAST.finditer(text) if not _is_numbered(m)], text, language)
 
@@ -340,7 +355,8 @@ def _is_year(m: re.Match[str], language: str, last_end: int | None) -> bool:
     """Whether a number is a year. `last_end`: the end of the year before it in the text."""
     text, start, end = m.string, m.start(), m.end()
     window = text[max(0, start - WINDOW_CHARS) : start]
-    if not FIRST_YEAR <= int(m["y"]) <= LAST_YEAR or _is_counted(text, end, int(m["y"]), language):
+    is_argument = window.endswith("(") and _ARGUMENT.match(text, end)
+    if is_argument or not FIRST_YEAR <= int(m["y"]) <= LAST_YEAR or _is_counted(text, end, int(m["y"]), language):
         return False
     is_coordinated = last_end is not None and _COORDINATION.fullmatch(text, last_end, start)
     if is_coordinated or (_LINE_START.search(window) and _ENTRY.match(text, end)):  # "1974: …" in a chronicle, or a heading

@@ -32,7 +32,9 @@ class InnerFiles:
     options: LoadOptions
     sections: list[tuple[str, RenderedText]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
-    _contents: dict[str, deque[tuple[str, bool, ParsedFile]]] = field(default_factory=dict)  # label → name, is it listed, content
+    _contents: dict[str, deque[tuple[str, int, bool, ParsedFile]]] = field(
+        default_factory=dict
+    )  # label → name, start, is it listed, content
 
     def read(self, name: str, data: bytes) -> None:
         """Read a file, or the files of an archive. What cannot be read is listed with its reason."""
@@ -52,7 +54,8 @@ class InnerFiles:
         """Add a file that was read, under a heading; `is_listed`: the heading stays in the text of the whole file."""
         whole = join_sections([("", render([heading(1, name)])), ("", RenderedText(content.text, content.blocks))])
         self.sections.append((label, whole))
-        self._contents.setdefault(label, deque()).append((name, is_listed, content))
+        start = len(whole.text) - len(content.text.rstrip())
+        self._contents.setdefault(label, deque()).append((name, start, is_listed, content))
 
     def documents(self, parts: Sequence[DocumentPart]) -> tuple[InnerDocument, ...]:
         """The files as documents, given the parts that `join_sections` made of `sections`; each file is returned once."""
@@ -60,8 +63,8 @@ class InnerFiles:
         for part in parts:
             if not (contents := self._contents.get(part.label)):
                 continue
-            name, is_listed, content = contents.popleft()
-            start = min(part.start + len(f"# {name}\n\n"), part.end)
+            name, start, is_listed, content = contents.popleft()
+            start += part.start
             own = safe_name(name)
             found.append(InnerDocument(own, start if is_listed else part.start, start, part.end, content.title, content.metadata))
             for d in content.inner:

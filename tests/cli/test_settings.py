@@ -19,9 +19,9 @@ from tests.test_model_files import write_model
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """about all check chunks collection condition config context_only continue
-    documents dry_run dynamic filter force format head include_same json judge k kind level limit max_tokens n name
-    out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
+    """about all check chunks collection config context_only continue
+    documents dry_run dynamic filter force format head include_same json k kind level limit max_tokens n name
+    out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat resume retune rows save seed
     similar skipped test use user verify watch words write_reports yes""".split()
 )
 

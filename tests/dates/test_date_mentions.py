@@ -46,7 +46,7 @@ def test_annotated_sentences(language, own, text, dates):
     ("language", "text", "words", "value"),
     [
         ("en", "On March 3rd, 2019 it rained.", "March 3rd, 2019", "2019-03-03"),
-        ("en", "It was the twenty-first of June 1850.", "June 1850", "1850-06"),
+        ("en", "It was the twenty-first of June 1850.", "twenty-first of June 1850", "1850-06-21"),
         ("en", "Seen between 1915 and 1927.", "1915 and 1927", "1915/1927"),
         ("de", "Er kam am Montag, den 4. März 1974.", "Montag, den 4. März 1974", "1974-03-04"),
         ("de", "Vom 3. bis 5. Mai 1999 war Markt.", "3. bis 5. Mai 1999", "1999-05-03/1999-05-05"),
@@ -100,6 +100,7 @@ def test_unknown_days_are_counted():
         ("en", "Call 555-1974, 0171 2020 1999 or +49 30 1203 1974."),
         ("en", "You may march at dawn; may I second that? Mark may win."),
         ("en", "Radio station WILM (1450 AM) plays music."),
+        ("en", "The dates are date(2022, 3, 28) and f(1999, 1)."),
         ("en", "Open Monday to Friday and on Sundays."),
         ("zh", "全长1911米，重2008公斤，共3年完成，2000人参加。"),
     ],

@@ -124,7 +124,7 @@ def shelf(tmp_path):
         ("notes.md", "", ()),
     ]
     for n, (path, day, metadata) in enumerate(rows):
-        document = Document(f"d{n}", path, Path(path).stem, "words", str(n), metadata, (), day, "metadata")
+        document = Document(f"d{n}", path, Path(path).stem, "words", str(n), metadata, (), (), day, "metadata")
         documents.save_document(db, document, [chunk_of(n, "words")])
     collections.add_to_collection(db, "two", ["notes.md", "mail/x.eml"])
     collections.add_to_collection(db, "one", ["notes.md"])
