@@ -109,7 +109,7 @@ def _is_year(text: str) -> bool:
 def _header_score(rows: Sequence[CellRow], *, likely: bool) -> float:
     """The log-odds that the first row names the columns."""
     head, columns = rows[0], _columns(rows[1:])
-    named = [(name, column) for name, column in zip_longest(head, columns, fillvalue="") if name and isinstance(name, str)]
+    named = [(name, column) for name, column in zip_longest(head, columns, fillvalue="") if name]
     names = [name.lower() for name, _ in named]
     years = [name for name, column in named if _is_year(name) and _is_numeric(column)]
     if not names or len(names) * 2 < len(head) or (len(years) == len(names) and head[0]):
