@@ -1,17 +1,17 @@
-"""The rows of delimited text (CSV, TSV): its delimiter by CleverCSV and own rules, quoted fields of several lines, and stray quotes."""
+"""The rows of delimited text (CSV, TSV): its delimiter, quoted fields of several lines, and stray quotes."""
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE_LINES = 200
-_SAMPLE_CHARS = 40_000  # CleverCSV takes 0.1 s for them
-_MAX_LINE_CHARS = 2_000  # longer lines are not given to CleverCSV
+_SAMPLE_CHARS = 40_000  # of a line
+_MAX_FIELD_CHARS = 1 << 30  # no limit: fields may be whole documents
 _MAX_FIELDS = 20_000  # of a row; Excel has 16,384 columns
 _MAX_QUOTED_LINES = 200  # lines of a quoted field
-_MAX_CLOSING_TRIALS = 5  # quotes tried as the end of a field
-_DECLARED = re.compile(r"sep=(.)[ \t]*", re.IGNORECASE)
+_DECLARED = re.compile(r'sep=([^" \r])[ \t]*', re.IGNORECASE)
 _DECIMAL = re.compile(r"-?\d+,\d+")
 
 
@@ -38,12 +38,9 @@ def find_delimiter(lines: Sequence[str], *, prefers_tab: bool = False) -> str:
     if prefers_tab and sum("\t" in line for line in sample) >= 0.5 * len(sample):
         return "\t"
     even = {delimiter: share for delimiter in DELIMITERS if (share := _evenness(sample, delimiter))}
-    if len(even) < 2:
-        return next(iter(even), "")
     if "," in even and (others := [d for d in even if d != "," and even[d] >= 0.9 and _holds_decimals(sample, d)]):
         return max(others, key=lambda delimiter: even[delimiter])
-    detected = _clever_delimiter(sample)
-    return detected if detected in even else max(even, key=lambda delimiter: even[delimiter])
+    return max(even, key=lambda delimiter: (even[delimiter], sample[0].count(delimiter)), default="")
 
 
 def _evenness(lines: Sequence[str], delimiter: str) -> float:
@@ -67,116 +64,40 @@ def _holds_decimals(lines: Sequence[str], delimiter: str) -> bool:
     return n_decimal >= 0.8 * n_commas > 0
 
 
-def _clever_delimiter(lines: Sequence[str]) -> str:
-    """The delimiter that CleverCSV finds by the patterns of rows and the types of cells; empty if none."""
-    short = [line.replace("\0", "") for line in lines if len(line) <= _MAX_LINE_CHARS]
-    sample, n_chars = [], 0
-    for line in short:
-        n_chars += len(line)
-        if n_chars > _SAMPLE_CHARS:
-            break
-        sample.append(line)
-    if not sample:
-        return ""
-    from clevercsv.detect import Detector
-
-    dialect = Detector().detect("\n".join(sample), delimiters=list(DELIMITERS))
-    return str(dialect.delimiter or "") if dialect else ""
-
-
-def _fields(record: str, delimiter: str) -> tuple[list[str], bool]:
-    """The fields of a record, and whether a quote is not closed in it, which is then an ordinary character."""
-    fields: list[str] = []
-    position, is_open = 0, False
-    while position <= len(record):
-        if len(fields) == _MAX_FIELDS:
-            return [*fields, record[position:]], is_open
-        start = position
-        while start < len(record) and record[start] == " ":
-            start += 1
-        end = -1
-        if not is_open and record[start : start + 1] == '"':
-            end = _quoted_end(record, start, delimiter)
-            is_open = end < 0
-        if end >= 0:
-            fields.append(record[start + 1 : record.rindex('"', start, end)].replace('""', '"'))
-        else:
-            end = record.find(delimiter, position)
-            end = len(record) if end < 0 else end
-            fields.append(record[position:end])
-        position = end + len(delimiter)
-    return fields, is_open
-
-
-def _quoted_end(record: str, start: int, delimiter: str) -> int:
-    """The end of a quoted field, before the delimiter or the end of the record; -1 if it is not closed."""
-    position = start + 1
-    while (quote := record.find('"', position)) >= 0:
-        if record.startswith('""', quote) and not (quote == start + 1 and _ends_field(record, quote + 1, delimiter) >= 0):
-            position = quote + 2
-        elif (end := _ends_field(record, quote, delimiter)) >= 0:
-            return end
-        else:
-            position = quote + 1
-    return -1
-
-
-def _ends_field(record: str, quote: int, delimiter: str) -> int:
-    """The position after a quote and spaces if the field ends there; else -1."""
-    after = quote + 1
-    while after < len(record) and record[after] in " \r":
-        after += 1
-    return after if after == len(record) or record.startswith(delimiter, after) else -1
-
-
 def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    csv.field_size_limit(_MAX_FIELD_CHARS)
     widths = Counter(line.count(delimiter) + 1 for line in lines[:_SAMPLE_LINES] if delimiter in line)
     width = max(widths, key=lambda n: widths[n], default=1)
-    closing = _ClosingQuotes(lines, delimiter)
+    opening = re.compile(rf'(?:^|{re.escape(delimiter)}) *"')
     n = 0
     while n < len(lines):
-        line = lines[n]
-        n += 1
-        if '"' not in line:
-            yield line.split(delimiter, _MAX_FIELDS) if line else []
-            continue
-        row, is_open = _fields(line, delimiter)
-        if is_open and (record := _multiline(lines, n - 1, delimiter, width, closing)):
-            row, n = record
-        yield row
+        end, is_quoted = n + 1, '"' in lines[n]
+        if lines[n].count('"') % 2 and opening.search(lines[n]):
+            end = _record_end(lines, n, delimiter, width)
+            is_quoted = end > n + 1
+        yield _fields("\n".join(lines[n:end]), delimiter, is_quoted=is_quoted)
+        n = end
 
 
-class _ClosingQuotes:
-    """Finds the lines with a quote that may close a field. Lines without one are searched once, also for several stray quotes."""
+def _record_end(lines: Sequence[str], start: int, delimiter: str, width: int) -> int:
+    """The line after a record whose quote is not closed in its first one.
 
-    def __init__(self, lines: Sequence[str], delimiter: str) -> None:
-        self._lines = lines
-        self._closing = re.compile(rf'"[ \r]*(?:{re.escape(delimiter)}|$)')
-        self._next = 0  # between `_from` and this line there is none
-        self._from = 0
-
-    def after(self, start: int) -> int:
-        """The first such line after line `start`; the number of lines if there is none."""
-        n = self._next if self._from <= start < self._next else start + 1
-        self._from = self._from if self._from <= start < self._next else start
-        while n < len(self._lines) and not ('"' in self._lines[n] and self._closing.search(self._lines[n])):
-            n += 1
-        self._next = n
-        return n
-
-
-def _multiline(lines: Sequence[str], start: int, delimiter: str, width: int, closing: _ClosingQuotes) -> tuple[list[str], int] | None:
-    """The fields of a record of several lines and the number of the line after it; None if its quote is a stray one.
-
-    It is stray if no later line closes it, or if the lines that it would swallow are whole rows by themselves.
+    That quote is a stray one if none closes it, or if the lines that it would swallow are whole rows by themselves.
     """
-    end = start
-    for _ in range(_MAX_CLOSING_TRIALS):
-        end = closing.after(end)
-        if end >= len(lines) or end - start > _MAX_QUOTED_LINES:
-            return None
-        fields, is_open = _fields("\n".join(lines[start : end + 1]), delimiter)
-        if not is_open:
+    for end in range(start + 1, min(start + _MAX_QUOTED_LINES, len(lines))):
+        if lines[end].count('"') % 2:
             is_swallowing = width > 1 and all(line.count(delimiter) + 1 == width for line in lines[start : end + 1] if line)
-            return None if is_swallowing else (fields, end + 1)
-    return None
+            return start + 1 if is_swallowing else end + 1
+    return start + 1
+
+
+def _fields(record: str, delimiter: str, *, is_quoted: bool) -> list[str]:
+    if not record:
+        return []
+    if is_quoted:
+        try:
+            row = next(csv.reader([record], delimiter=delimiter, skipinitialspace=True))
+            return row if len(row) <= _MAX_FIELDS else [*row[:_MAX_FIELDS], delimiter.join(row[_MAX_FIELDS:])]
+        except csv.Error:
+            pass
+    return record.split(delimiter, _MAX_FIELDS)

@@ -7,8 +7,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from html import unescape
 from itertools import groupby
 from typing import Any
 from zipfile import BadZipFile
@@ -26,7 +24,6 @@ from localrag.loaders.document_tree import (
     render,
 )
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_lines
 from localrag.loaders.number_formats import BUILTIN_FORMATS, format_number_cell, format_text_cell
 from localrag.loaders.open_xml import (
@@ -51,16 +48,12 @@ from localrag.loaders.tabular import format_cell, text_rows
 _UNNAMED = re.compile(r"(?:sheet|tabelle|feuil|hoja|blad|foglio|лист|工作表) ?\d*", re.IGNORECASE)
 _CHART = re.compile(r"xl/charts/chart\d*\.xml")
 _REFERENCE = re.compile(r"\$?([A-Za-z]{1,3})\$?(\d{1,7})")
-_MERGED = re.compile(rb"""<(?:[\w.-]{1,20}:)?mergeCell\s[^<>]{0,200}?ref\s?=\s?["']([A-Za-z\d$:]{2,40})["']""")
-_RUNNING = re.compile(rb"<(?:[\w.-]{1,20}:)?(odd|even|first)(Header|Footer)>([^<]{1,2000})<")
+_RUNNING = tuple(f"{pages}{kind}" for pages in ("odd", "even", "first") for kind in ("Header", "Footer"))
+_MAX_RUNNING_CHARS = 2000
 _RUNNING_CODE = re.compile(r'&(?:"[^"]{0,100}"|K[0-9A-Fa-f]{6}|\d{1,3}|&|[A-Za-z])')
-_LINKED = re.compile(rb"<(?:[\w.-]{1,20}:)?hyperlink(\s[^<>]{1,4000})>")
-_ATTRIBUTE = re.compile(r"""\b(\w++)\s?=\s?(?:"([^"]*)"|'([^']*)')""")
 _LINK_FORMULA = re.compile(r'\bHYPERLINK\(\s*"((?:[^"]|""){1,2000})"\s*(?:\)|,(?:\s*"((?:[^"]|""){1,500})"\s*\))?)', re.IGNORECASE)
 _MAX_LINKED_CELLS = 200_000
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_SCAN_BYTES = 1 << 20
-_OVERLAP_BYTES = 4096  # longer than what the patterns above match
 MAX_COLUMNS = 16_384
 _ERRORS = (BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, RuntimeError)
 
@@ -151,10 +144,10 @@ def parse_cell_name(name: str) -> tuple[int, int] | None:
 
 
 def parse_cell_range(name: str) -> CellRange | None:
-    """The cells of a range such as `A3:A5`; None if it is none, or a single cell."""
+    """The cells of a range such as `A3:A5`, or a single one; None if it is no such name."""
     first, _, last = name.partition(":")
-    start, end = parse_cell_name(first), parse_cell_name(last)
-    if start is None or end is None or start == end or end[0] < start[0] or end[1] < start[1]:
+    start, end = parse_cell_name(first), parse_cell_name(last or first)
+    if start is None or end is None or end[0] < start[0] or end[1] < start[1]:
         return None
     return CellRange(start[0], start[1], end[0], min(end[1], MAX_COLUMNS - 1))
 
@@ -173,14 +166,15 @@ def _shared_texts(package: OpenXmlPackage, name: str) -> Iterator[str]:
     return (rich_text(element) for element in _elements(package, name, "si"))
 
 
-def _elements(package: OpenXmlPackage, name: str, tag: str) -> Iterator[Any]:
-    """The elements of a name in a part, one at a time; each is discarded when the next one is asked for. Raises Unreadable."""
+def _elements(package: OpenXmlPackage, name: str, *tags: str) -> Iterator[Any]:
+    """The elements of some names in a part, one at a time; each is discarded when the next one is asked for. Raises Unreadable."""
     from lxml import etree
 
     try:
         with package.archive.open(package.names.get(name.lower(), name)) as source:
+            found = [f"{{*}}{tag}" for tag in tags]
             for _, element in etree.iterparse(
-                source, tag=f"{{*}}{tag}", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True
+                source, tag=found, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True
             ):
                 yield element
                 element.clear()
@@ -264,51 +258,36 @@ def _scan_sheet(
     package: OpenXmlPackage, name: str, relations: Mapping[str, Relation]
 ) -> tuple[list[CellRange], list[tuple[str, str]], dict[int, dict[int, str]]]:
     """What stands behind the rows of a sheet: its merged cells, its headers and footers, and the links of its cells."""
-    merged: dict[bytes, None] = {}
-    linked: dict[bytes, None] = {}
-    running: dict[tuple[bytes, bytes], None] = {}
-    try:
-        with package.archive.open(package.names.get(name.lower(), name)) as source:
-            tail = b""
-            for chunk in iter(partial(source.read, _SCAN_BYTES), b""):
-                data = tail + chunk
-                if len(merged) < MAX_RANGES:
-                    merged.update(dict.fromkeys(_MERGED.findall(data)))
-                linked.update(dict.fromkeys(_LINKED.findall(data)))
-                running.update(((match[2], match[3]), None) for match in _RUNNING.finditer(data))
-                tail = data[-_OVERLAP_BYTES:]
-    except _ERRORS as error:
-        raise Unreadable(f"damaged: {error}", failed=True) from error
-    ranges = [found for ref in merged if (found := parse_cell_range(ref.decode("ascii").replace("$", "")))]
-    texts = [(kind.decode("ascii"), part) for kind, code in list(running)[:20] for part in _running_parts(code)]
-    return ranges, texts, _cell_links(linked, relations)
+    ranges: list[CellRange] = []
+    running: list[tuple[str, str]] = []
+    linked: list[tuple[CellRange, str]] = []
+    for element in _elements(package, name, "row", "mergeCell", "hyperlink", *_RUNNING):
+        tag, ref = _local_name(element), str(element.get("ref") or "")
+        if tag in _RUNNING:
+            running += [(tag[-6:], part) for part in _running_parts(element.text or "")]
+        elif tag == "mergeCell" and len(ranges) < MAX_RANGES and (cells := parse_cell_range(ref)):
+            ranges.append(cells)
+        elif tag == "hyperlink" and (cells := parse_cell_range(ref)):
+            key = next((str(value) for name, value in element.items() if name.endswith("}id")), "")
+            target, location = external_target(relations, key), str(element.get("location") or "")
+            linked.append((cells, f"{target}#{location}" if target and location else target or location))
+    return ranges, running, _cell_links(linked)
 
 
-def _cell_links(elements: Iterable[bytes], relations: Mapping[str, Relation]) -> dict[int, dict[int, str]]:
+def _cell_links(linked: Iterable[tuple[CellRange, str]]) -> dict[int, dict[int, str]]:
     """Row → column → the address that a cell leads to."""
     links: dict[int, dict[int, str]] = {}
     n_cells = 0
-    for element in elements:
-        values = {match[1]: unescape(match[2] or match[3] or "") for match in _ATTRIBUTE.finditer(element.decode("utf-8", "replace"))}
-        target, location, ref = external_target(relations, values.get("id")), values.get("location", ""), values.get("ref", "")
-        first = parse_cell_name(ref)
-        cells = parse_cell_range(ref) or (CellRange(*first, *first) if first else None)
-        if cells is None or not (target or location):
-            continue
+    for cells, link in linked:
         n_cells += (cells.bottom - cells.top + 1) * (cells.right - cells.left + 1)
-        for row in range(cells.top, cells.bottom + 1) if n_cells <= _MAX_LINKED_CELLS else ():
-            link = f"{target}#{location}" if target and location else target or location
+        for row in range(cells.top, cells.bottom + 1) if link and n_cells <= _MAX_LINKED_CELLS else ():
             links.setdefault(row, {}).update(dict.fromkeys(range(cells.left, cells.right + 1), link))
     return links
 
 
-def _running_parts(code: bytes) -> list[str]:
+def _running_parts(code: str) -> list[str]:
     """The texts of the left, middle and right of a header, without page numbers and formatting."""
-    try:
-        text = "".join(xml_root(b"<t>" + code + b"</t>").itertext())
-    except Unreadable:
-        return []
-    parts = re.split(r"&[LCR]", text)
+    parts = re.split(r"&[LCR]", code[:_MAX_RUNNING_CHARS])
     return [" ".join(_RUNNING_CODE.sub(lambda match: "&" if match[0] == "&&" else "", part).split()) for part in parts]
 
 
