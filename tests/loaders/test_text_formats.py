@@ -81,7 +81,7 @@ CUES = (
     ("03.490", "03.500", "the ferry left\n "),
     ("03.500", "06.490", "the ferry left\nfor<00:00:03.800><c> Vardby</c>"),
     ("06.490", "09.000", "for Vardby\nand Ruth stayed"),
-    ("09.000", "10.000", "and Ruth stayed ashore"),
+    ("09.000", "10.000", "and Ruth stayed\nashore"),
     ("20.000", "21.000", "the ferry left"),
 )
 ROLLING = "WEBVTT\n\n" + "\n".join(f"00:00:{a} --> 00:00:{b} align:start position:0%\n{text}\n" for a, b, text in CUES)
