@@ -11,7 +11,6 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
 from localrag.loaders.document_tree import TextBlock, heading, item, marked_text, paragraph, render
-from localrag.loaders.headers import is_value
 from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
@@ -347,19 +346,13 @@ def _table_cells(source: str) -> tuple[list[list[str]], int]:
         if token["open"] or token["close"]:
             depth += 1 if token["open"] else -1
         elif depth <= 0 and token["rule"]:
-            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" or _is_tall_head(rows[:-1]) else 0)
+            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" else 0)
         elif depth <= 0 and (token[0] == "&" or token["row"]):
             rows[-1].append(source[start : token.start()])
             rows += [[]] if token["row"] else []
             start = token.end()
     rows[-1].append(source[start:])
     return rows, n_above
-
-
-def _is_tall_head(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows above a line have cells that span some of them, and no values."""
-    cells = [cell.replace("\\hline", "").strip() for row in rows for cell in row]
-    return any("\\multirow" in cell for cell in cells) and not any(map(is_value, cells))
 
 
 def _argument(source: str, command: str) -> str:

@@ -10,20 +10,15 @@ UNIT_COMMANDS = {
     **dict.fromkeys(("SIrange", "qtyrange"), 3),
 }
 _UNITS = dict(
-    metre="m", meter="m", gram="g", second="s", ampere="A", kelvin="K", mole="mol", candela="cd", hertz="Hz", newton="N", pascal="Pa",
-    joule="J", watt="W", volt="V", ohm="Ω", celsius="°C", degreeCelsius="°C", percent="%", degree="°", arcminute="′", arcsecond="″",
-    litre="L", liter="L", minute="min", hour="h", day="d", tonne="t", electronvolt="eV", tesla="T", farad="F", henry="H", coulomb="C",
-    weber="Wb", siemens="S", lumen="lm", lux="lx", becquerel="Bq", sievert="Sv", gray="Gy", katal="kat", dalton="Da", decibel="dB",
-    hectare="ha", byte="B", radian="rad", steradian="sr", um="µm", us="µs", uA="µA", uL="µL", ug="µg", uV="µV", uW="µW",
-    kohm="kΩ", Mohm="MΩ",
+    metre="m", meter="m", gram="g", second="s", ampere="A", kelvin="K", mole="mol", hertz="Hz", newton="N", pascal="Pa", joule="J",
+    watt="W", volt="V", ohm="Ω", celsius="°C", degreeCelsius="°C", percent="%", degree="°", litre="L", liter="L", minute="min",
+    hour="h", day="d", tonne="t", electronvolt="eV", decibel="dB", byte="B", um="µm", us="µs", uL="µL", ug="µg",
 )  # fmt: skip
 _PREFIXES = dict(
-    yocto="y", zepto="z", atto="a", femto="f", pico="p", nano="n", micro="µ", milli="m", centi="c", deci="d", deca="da", hecto="h",
-    kilo="k", mega="M", giga="G", tera="T", peta="P", exa="E", zetta="Z", yotta="Y", kibi="Ki", mebi="Mi", gibi="Gi", tebi="Ti",
+    pico="p", nano="n", micro="µ", milli="m", centi="c", deci="d", hecto="h", kilo="k", mega="M", giga="G", tera="T",
 )  # fmt: skip
 _POWERS = {"squared": "2", "cubed": "3"}
-_POWERS_AHEAD = {"square": "2", "cubic": "3"}
-_TOKEN = re.compile(r"\\([A-Za-z]+)\s*(?:(?<=tothe)\{([^{}]*)\}|(?<=raiseto)\{([^{}]*)\})?|\^\{([^{}]*)\}|\^(.)|([^\\^])", re.DOTALL)
+_TOKEN = re.compile(r"\\([A-Za-z]+)\s*(?:(?<=tothe)\{([^{}]*)\})?|\^\{([^{}]*)\}|\^(.)|([^\\^])", re.DOTALL)
 _EXPONENT = re.compile(r"(?<=[\d.])[eEdD]([+-]?\d+)")
 
 
@@ -49,22 +44,20 @@ def number_text(number: str) -> str:
 def unit_text(unit: str) -> str:
     """A unit as it is set, one behind `per` below a slash; names of units that are not known stand as they are."""
     pieces: list[str] = []
-    prefix = power = ""
+    prefix = ""
     is_below = False
     for match in _TOKEN.finditer(unit.replace("{}", "")):
-        name, exponent = match[1], match[2] or match[3] or match[4] or match[5]
+        name, exponent = match[1], match[2] or match[3] or match[4]
         if name in _PREFIXES:
             prefix += _PREFIXES[name]
         elif name == "per":
             is_below = True
-        elif name in _POWERS_AHEAD or name == "raiseto":
-            power = _POWERS_AHEAD.get(name, exponent or "")
         elif name in _POWERS or exponent:
             pieces.append(f"^{_POWERS.get(name or '', exponent)}")
         elif name:
             between = "/" if is_below else " " * bool(pieces and pieces[-1][-1:] not in " /")
-            pieces.append(f"{between}{prefix}{_UNITS.get(name, name)}{f'^{power}' if power else ''}")
-            prefix, power, is_below = "", "", False
-        elif match[6]:
-            pieces.append(" " if match[6] in ".~" else "" if match[6] in "{}$" else match[6])
+            pieces.append(f"{between}{prefix}{_UNITS.get(name, name)}")
+            prefix, is_below = "", False
+        elif match[5]:
+            pieces.append(" " if match[5] in ".~" else "" if match[5] in "{}$" else match[5])
     return " ".join(("".join(pieces) + prefix).split())

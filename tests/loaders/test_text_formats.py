@@ -242,7 +242,7 @@ RTF = {
     "pen": (r"It {\highlight7 leaks\highlight0  badly}.", "It ==leaks== badly."),
     "comment": (r"Pay {\*\atrfstart 0}900 {\b crowns}{\*\atrfend 0}{\*\atnid AH}{\*\atnauthor Ane Holt}\chatn{\*\annotation{\*\atnref 0}"
                 r"{\*\atndate 2814576640}\pard Too high} a year.{\*\atnauthor Bo}{\*\annotation Yes}",
-                "Pay 900 crowns a year.\n\nComment by Ane Holt on “900 crowns”, 2024-03-01: Too high\n\nComment by Bo: Yes"),
+                "Pay 900 crowns a year.\n\nComment by Ane Holt: Too high\n\nComment by Bo: Yes"),
     "nested list": (r"{\listtext\'b7\tab}rope\par\ilvl1{\listtext a)\tab}tar\par", "- rope\n  a) tar"),
 }  # fmt: skip
 
