@@ -60,7 +60,6 @@ _FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
 _SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_FIELDMARK = "{urn:openoffice:names:experimental:ooo-ms-field:xmlns:field:1.0}"
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 _P, _H, _LIST, _CELL, _COMMENT = f"{_TEXT}p", f"{_TEXT}h", f"{_TEXT}list", f"{_TABLE}table-cell", f"{_OFFICE}annotation"
 _WITHOUT_TEXT = {
@@ -76,9 +75,7 @@ _FORMS = {
     "A": "upperLetter",
     "i": "lowerRoman",
     "I": "upperRoman",
-    "一, 二, 三, ...": "chineseCounting",
 }
-_NAMED_SHIFTS = {"sup": 1, "super": 1, "superscript": 1, "sub": -1, "subscript": -1}  # of styles that are not defined
 _RUNNING = {f"{_STYLE}{kind}{page}": kind.capitalize() for kind in ("header", "footer") for page in ("", "-left", "-first")}
 _SHOWN_ELSEWHERE = frozenset({"page-number", "header", "footer", "date-time", "notes"})  # kinds of placeholders on slides
 _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
@@ -118,8 +115,7 @@ class _OdfStyles:
         return self.inherited[key]
 
     def _inherited(self, family: str, name: str, depth: int = 0) -> _OdfStyle:
-        shift = _NAMED_SHIFTS.get(name.lower())
-        own = self.styles.get((family, name)) or _OdfStyle(run={"shift": shift} if shift else {})
+        own = self.styles.get((family, name)) or _OdfStyle()
         above = self._inherited(family, own.parent, depth + 1) if own.parent and depth < _MAX_PARENTS else _OdfStyle()
         is_head = above.is_head if own.is_head is None else own.is_head
         return _OdfStyle("", own.list_style or above.list_style, is_head or name == _TABLE_HEADING, {**above.run, **own.run})
@@ -301,7 +297,7 @@ def _form_state(control: Any, name: str) -> str:
 class OdfReader:
     """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks; `comments`: with the words they are about.
 
-    `archive`: with the files of the objects; None where they are within the document. `link`: where the shape that is read leads to.
+    `archive`: with the files of the objects; None where they are within the document.
     """
 
     archive: ZipFile | None
@@ -309,7 +305,6 @@ class OdfReader:
     form_values: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""  # of an object inside the document
     depth: int = 0
-    link: str = ""
     notes: list[Any] = field(default_factory=list)
     comments: list[tuple[Any, list[str]]] = field(default_factory=list)
     comment_ranges: frozenset[str] = frozenset()  # names of the comments that are about some words, not a place
@@ -337,14 +332,8 @@ class OdfReader:
             elif child.tag == _COMMENT:
                 self._begin_comment(child)
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
-                yield paragraph(marked_text(_picture(child), _shape_link(child) or self.link))
-                yield from self._linked(child, self.blocks(child, position))
-
-    def _linked(self, shape: Any, blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
-        """The blocks of a shape, which may lead to an address."""
-        around, self.link = self.link, _shape_link(shape) or self.link
-        yield from blocks
-        self.link = around
+                yield paragraph(_picture(child))
+                yield from self.blocks(child, position)
 
     def after(self) -> Iterator[TextBlock]:
         """The notes so far, the comments, and the names of embedded files; notes may have notes."""
@@ -447,9 +436,9 @@ class OdfReader:
             if child.tag in _OBJECTS:
                 yield from () if self._formula(child) else self._object(child)
             elif child.tag.startswith(_DRAW) and any(c.tag in {_P, _H, _LIST, f"{_TABLE}table"} for c in child):
-                yield from self._linked(child, self.blocks(child))
+                yield from self.blocks(child)
             elif len(child):
-                yield from self._linked(child, self._anchored(child))
+                yield from self._anchored(child)
 
     def _object(self, element: Any) -> Iterator[TextBlock]:
         """An object in a document: a chart as a table, a formula, another document, the value of a form control."""
@@ -493,8 +482,7 @@ class OdfReader:
         """The rows of a table, or the blocks of a layout table."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
-        is_nested = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
-        if max(map(len, grid), default=0) < 2 or (is_nested and not _has_head(table, grid)):
+        if max(map(len, grid), default=0) < 2 or next(table.iterdescendants(f"{_TABLE}table"), None) is not None:
             for tc in table.iter(_CELL):
                 if next(tc.iterancestors(f"{_TABLE}table")) is table:
                     yield from self.blocks(tc)
@@ -544,8 +532,6 @@ class OdfReader:
         if tc.get(f"{_OFFICE}value-type") == "date":
             date = str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
             return marked_text(date, is_deleted=is_deleted)
-        if tc.find(f".//{_TABLE}table") is not None:
-            return "; ".join(" ".join(line.split()) for block in self.blocks(tc) for line in block.text.split("\n") if line.strip())
         pictures = (_picture(shape) for shape in tc.iterchildren(f"{_DRAW}frame"))
         anchored = (block.text for p in tc.iter(_P) for block in self._anchored(p))
         texts = [format_cell(self.flat_text(tc, is_deleted=is_deleted)), *pictures, *anchored]
@@ -558,7 +544,7 @@ class OdfReader:
     def line(self, p: Any, *, is_deleted: bool = False) -> str:
         """The text of a paragraph, without its comments and text boxes."""
         is_deleted = self.styles.of("paragraph", p).run.get("is_deleted", is_deleted)
-        runs = list(self._heard(self._runs(p, TextRun("", link=self.link, is_deleted=is_deleted))))
+        runs = list(self._heard(self._runs(p, TextRun("", is_deleted=is_deleted))))
         if all(run.is_highlighted for run in runs if run.text.strip()):  # a color of the whole paragraph
             runs = [replace(run, is_highlighted=False) for run in runs]
         return inline_text(runs)
@@ -589,9 +575,6 @@ class OdfReader:
             self.open_comments.pop(str(child.get(f"{_OFFICE}name")), None)
         elif child.tag.startswith(_DRAW):
             yield from self._drawn(child, style)
-        elif str(child.get(f"{_FIELDMARK}type")).endswith("FORMCHECKBOX"):  # of a form taken over from Word
-            parameters = child.iterfind(f"{_FIELDMARK}param[@{_FIELDMARK}name='Checkbox_Checked']")
-            yield replace(style, text=checkbox(any(p.get(f"{_FIELDMARK}value") == "true" for p in parameters)))
         elif child.tag not in _WITHOUT_TEXT:
             own = self.styles.of("text", child).run if child.tag == f"{_TEXT}span" else {}
             yield from self._runs(child, replace(style, link=str(child.get(_HREF) or style.link), **own))
@@ -601,7 +584,7 @@ class OdfReader:
         yield TextRun(self.form_values.get(child.get(f"{_DRAW}control") or "", ""))
         for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
             if text := _picture(shape):
-                yield replace(style, text=f" {text} ", shift=0, link=_shape_link(shape) or _shape_link(child) or style.link)
+                yield replace(style, text=f" {text} ", shift=0)
             for element in shape.iterchildren(f"{_DRAW}object"):
                 before = child.getparent().text if child.getprevious() is None else child.getprevious().tail
                 yield replace(style, text=after(before or "", self._formula(element)), shift=0)
@@ -623,12 +606,6 @@ class OdfReader:
             yield run
 
 
-def _has_head(table: Any, grid: list[list[str]]) -> bool:
-    if table.find(f"{_TABLE}table-header-rows") is not None:
-        return True
-    return len(grid) > 1 and all(isinstance(text, HeadCell) for text in grid[0]) and not any(isinstance(t, HeadCell) for t in grid[1])
-
-
 def _own_paragraphs(element: Any) -> Iterator[Any]:
     """The paragraphs of an element, without those of comments, notes and text boxes in them."""
     if element.tag in {_P, _H}:
@@ -637,14 +614,6 @@ def _own_paragraphs(element: Any) -> Iterator[Any]:
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
             yield from _own_paragraphs(child)
-
-
-def _shape_link(shape: Any) -> str:
-    """Where a click on a shape leads to: by an element around it, or one within it that waits for clicks."""
-    if shape.tag == f"{_DRAW}a":
-        return str(shape.get(_HREF) or "")
-    listener = shape.find(f"{_OFFICE}event-listeners/{_SHOW}event-listener")
-    return "" if listener is None else str(listener.get(_HREF) or "")
 
 
 def _picture(frame: Any) -> str:
