@@ -36,8 +36,6 @@ _DEFINITION = re.compile(
     r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\*?\s*\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*"
     r"(?:\[([1-9])\]\s*(?:\[([^\]]{0,1000})\])?|((?:#[1-9])*))\s*(?=\{)"
 )
-_ENVIRONMENT = re.compile(r"\\(newtheorem|(?:re)?newenvironment)\*?\s*\{[^{}]*\}\s*(?:\[[^\[\]]*\]\s*)*(?=\{)")
-_N_ARGUMENTS = {"newtheorem": 1, "newenvironment": 2, "renewenvironment": 2}
 _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
@@ -49,7 +47,7 @@ _OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
 _RULE = re.compile(r"\\(?:cline|cmidrule)\s*(?:\[[^\[\]]*\])?(?:\([^()]*\))?\{[^{}]*\}")
 _TABLE_TOKEN = re.compile(
     r"(?P<open>\\begin\{[^{}]*\}|\{)|(?P<close>\\end\{[^{}]*\}|\})|(?P<row>\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b)"
-    r"|\\(?P<rule>toprule|midrule|hline)\b|\\.|&",
+    r"|\\(?P<rule>midrule)\b|\\.|&",
     re.DOTALL,
 )
 _SPAN = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}")
@@ -66,19 +64,13 @@ _COMMANDS = {
     **dict.fromkeys(("hyperref", "textls"), ("[{", "%(2)s")),
     **dict.fromkeys(("caption", "subcaption"), ("*[{", "%(3)s")),
     **dict.fromkeys(("makebox", "framebox"), ("[[{", "%(3)s")),
-    "captionof": ("*{[{", "%(4)s"),
     "parbox": ("[[[{{", "%(5)s"),
-    "raisebox": ("{[[{", "%(4)s"),
-    "rotatebox": ("[{{", "%(3)s"),
-    "scalebox": ("{[{", "%(3)s"),
     "resizebox": ("*{{{", "%(4)s"),
-    "sfrac": ("{{", "%(1)s/%(2)s"),
     "enquote": ("*{", "“%(2)s”"),
     **dict.fromkeys(("maketitle", "tableofcontents", "today"), ("", "")),
     **dict.fromkeys(("title", "author", "date", "index", "nocite", "tabto", "phantom", "color"), ("[{", "")),
     **dict.fromkeys(("rowcolor", "cellcolor", "includegraphics"), ("[[{", "")),
     "rule": ("[{{", ""),
-    "specialrule": ("{{{", ""),
     "addlinespace": ("[", ""),
     **{name: ("", name) for name in ("LaTeX", "TeX", "BibTeX", "LaTeXe", "XeLaTeX", "LuaLaTeX", "pdfLaTeX")},
     **{name: ("", sign) for name, sign in zip(("S", "P", "pounds", "copyright", "euro", "EUR", "degree"), "§¶£©€€°", strict=True)},
@@ -249,13 +241,11 @@ def expand_macros(source: str, definitions: str = "") -> str:
 
 
 def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
-    """LaTeX without its definitions of commands, which are added to `macros`, and of environments."""
-
     def define(match: re.Match[str], arguments: Sequence[str]) -> str:
         macros[match[1]] = _TexMacro(arguments[0], int(match[2] or len(match[4] or "") // 2), match[3])
         return ""
 
-    return _replaced(_replaced(source, _ENVIRONMENT, lambda *_: "", _N_ARGUMENTS), _DEFINITION, define)
+    return _replaced(source, _DEFINITION, define)
 
 
 def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:
@@ -274,7 +264,6 @@ def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str
 
 
 def _substituted(source: str, groups: _BraceGroups, position: int, macro: _TexMacro) -> tuple[str, int]:
-    """The text of a macro with the arguments at a position, and their end."""
     arguments: list[str] = []
     if macro.default is not None:
         end = source.find("]", position, position + 1000) if source.startswith("[", position) else -1
@@ -346,7 +335,7 @@ def _table_cells(source: str) -> tuple[list[list[str]], int]:
         if token["open"] or token["close"]:
             depth += 1 if token["open"] else -1
         elif depth <= 0 and token["rule"]:
-            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" else 0)
+            n_above = n_above or len(rows) - 1
         elif depth <= 0 and (token[0] == "&" or token["row"]):
             rows[-1].append(source[start : token.start()])
             rows += [[]] if token["row"] else []

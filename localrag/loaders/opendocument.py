@@ -5,7 +5,7 @@ List and heading numbers are counted while reading; notes, comments, headers and
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -39,7 +39,6 @@ from localrag.loaders.inline_text import (
     comment_line,
     embedded_files_line,
     picture_text,
-    quoted_words,
     ruby_text,
     running_lines,
 )
@@ -82,7 +81,6 @@ _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
 _MAX_PARENTS = 10  # of a style
-_MAX_OPEN_COMMENTS = 20  # whose words are still being read
 _MIN_CONTRAST = 90  # between the channels of a highlighter's color
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
 _LINKED_CELL = re.compile(r'of:=HYPERLINK\("([^"]+)"')
@@ -147,9 +145,7 @@ def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
-    """The document with these parts, which are the same element in a single XML file."""
-    ranges = frozenset(str(e.get(f"{_OFFICE}name")) for e in content.iter(f"{_OFFICE}annotation-end"))
-    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content), comment_ranges=ranges)
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
     body = content.find(f"{_OFFICE}body")
     if body is None or not len(body):
         raise Unreadable("damaged: it has no content", failed=True)
@@ -189,7 +185,6 @@ def _metadata(root: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list[str], list[str]]:
-    """The lines of the headers and footers of the page styles that others or a paragraph name, and of the first one."""
     pages = {str(p.get(f"{_STYLE}name")): p for p in styles.iter(f"{_STYLE}master-page")} if styles is not None else {}
     used = {"Standard" if "Standard" in pages else next(iter(pages), "")}
     for element in (e for root in (content, styles) if pages for e in root.iter(f"{_STYLE}style", f"{_STYLE}master-page")):
@@ -205,7 +200,6 @@ def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list
 
 
 def _declared_lines(presentation: Any) -> list[str]:
-    """The headers and footers that some slide of a presentation shows."""
     used = {value for page in presentation.iter(f"{_DRAW}page") for key, value in page.attrib.items() if key.startswith(f"{_SHOW}use-")}
     declared = [(kind, d) for kind in ("header", "footer") for d in presentation.iter(f"{_SHOW}{kind}-decl")]
     shown = [(kind, "".join(d.itertext())) for kind, d in declared if d.get(f"{_SHOW}name") in used]
@@ -244,7 +238,6 @@ def _read_style(style: Any) -> _OdfStyle:
 
 
 def _shift(height: str) -> int:
-    """1 for raised text, -1 for lowered, by its place or its distance from the line."""
     named = {"super": 1, "sub": -1}.get(height)
     return named or (0 if not height.strip("-0.") else -1 if height.startswith("-") else 1)
 
@@ -269,7 +262,6 @@ def _list_level(element: Any) -> ListLevel:
 
 
 def _count(element: Any, attribute: str) -> int:
-    """A number from 1 on."""
     return max(number_in(str(element.get(attribute) or "1"), 1), 1)
 
 
@@ -281,21 +273,18 @@ def _form_values(content: Any) -> dict[str, str]:
 
 def _form_value(control: Any) -> str:
     name = str(control.tag).rpartition("}")[2]
+    own = {key.removeprefix(_FORM).removeprefix("current-"): str(value) for key, value in sorted(control.attrib.items(), reverse=True)}
     if name in {"checkbox", "radio"}:
-        is_checked = _form_state(control, "state") == "checked" or _form_state(control, "selected") == "true"
-        return f"{checkbox(is_checked)} {control.get(f'{_FORM}label') or ''}".strip()
-    chosen = [option for option in control.iterchildren(f"{_FORM}option") if _form_state(option, "selected") == "true"]
-    text = ", ".join(str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "") for option in chosen)
-    return text or (_form_state(control, "value") if name not in {"button", "hidden", "image"} else "")
-
-
-def _form_state(control: Any, name: str) -> str:
-    return str(control.get(f"{_FORM}current-{name}") or control.get(f"{_FORM}{name}") or "")
+        return f"{checkbox(own.get('state') == 'checked' or own.get('selected') == 'true')} {own.get('label', '')}".strip()
+    chosen = (option for option in control.iterchildren(f"{_FORM}option") if option.get(f"{_FORM}current-selected") == "true")
+    return ", ".join(str(option.get(f"{_FORM}label") or "") for option in chosen) or (
+        "" if name in {"button", "hidden", "image"} else own.get("value", "")
+    )
 
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks; `comments`: with the words they are about.
+    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks;
 
     `archive`: with the files of the objects; None where they are within the document.
     """
@@ -306,9 +295,7 @@ class OdfReader:
     folder: str = ""  # of an object inside the document
     depth: int = 0
     notes: list[Any] = field(default_factory=list)
-    comments: list[tuple[Any, list[str]]] = field(default_factory=list)
-    comment_ranges: frozenset[str] = frozenset()  # names of the comments that are about some words, not a place
-    open_comments: dict[str, list[str]] = field(default_factory=dict)  # name → the words so far
+    comments: list[Any] = field(default_factory=list)
     embedded: list[str] = field(default_factory=list)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
     n_lists: int = 0
@@ -330,7 +317,7 @@ class OdfReader:
             elif child.tag in _OBJECTS:
                 yield from self._object(child)
             elif child.tag == _COMMENT:
-                self._begin_comment(child)
+                self.comments.append(child)
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
                 yield paragraph(_picture(child))
                 yield from self.blocks(child, position)
@@ -341,9 +328,9 @@ class OdfReader:
         while n < len(self.notes):
             n += 1
             yield paragraph(f"[{n}] {self.flat_text(self.notes[n - 1])}")
-        for comment, words in self.comments:
+        for comment in self.comments:
             if text := self.flat_text(comment):
-                yield paragraph(comment_line(text, *_signature(comment), quoted_words("".join(words))))
+                yield paragraph(comment_line(text, *_signature(comment)))
         yield from map(paragraph, embedded_files_line(self.embedded))
         self.notes, self.comments, self.embedded = [], [], []
 
@@ -396,7 +383,6 @@ class OdfReader:
         yield from self._anchored(p)
 
     def _list(self, element: Any, around: _Position) -> Iterator[TextBlock]:
-        """The items of a list. A list inside another is a deeper level of it."""
         style = str(element.get(f"{_TEXT}style-name") or around.style or self._paragraph_list_style(element))
         number = around.number or self._list_number(element, style)
         if key := element.get(_XML_ID):
@@ -411,7 +397,6 @@ class OdfReader:
             yield from self.blocks(entry, _Position(number, style, depth, is_first=entry.tag == f"{_TEXT}list-item"))
 
     def _list_number(self, element: Any, style: str) -> str:
-        """The list that a list goes on with, or a new one."""
         continued = self.named_lists.get(str(element.get(f"{_TEXT}continue-list") or ""), "")
         if not continued and element.get(f"{_TEXT}continue-numbering") == "true":
             continued = self.last_lists.get(style, "")
@@ -441,7 +426,6 @@ class OdfReader:
                 yield from self._anchored(child)
 
     def _object(self, element: Any) -> Iterator[TextBlock]:
-        """An object in a document: a chart as a table, a formula, another document, the value of a form control."""
         if element.tag == f"{_DRAW}control":
             yield paragraph(self.form_values.get(element.get(f"{_DRAW}control") or "", ""))
         elif element.tag == f"{_DRAW}object-ole":
@@ -469,19 +453,15 @@ class OdfReader:
         return f"{self.folder}{str(element.get(_HREF) or '').removeprefix('./')}"
 
     def _object_root(self, element: Any) -> Any:
-        """The root element of an object, within the document or in the archive; None without one."""
         root, name = next(element.iterchildren("*"), None), self._object_name(element)
         return _optional_root(self.archive, f"{name}/content.xml") if root is None and name and self.archive is not None else root
 
     def _formula(self, element: Any) -> str:
-        """The formula that an object is; empty for another one."""
         root = self._object_root(element) if element.tag == f"{_DRAW}object" else None
         return mathml_text(root) if root is not None and str(root.tag).endswith("}math") else ""
 
     def _table(self, table: Any) -> Iterator[TextBlock]:
-        """The rows of a table, or the blocks of a layout table."""
-        comments = SheetComments()
-        grid, ranges = self._grid(table, comments)
+        grid, ranges = self._grid(table, SheetComments())
         if max(map(len, grid), default=0) < 2 or next(table.iterdescendants(f"{_TABLE}table"), None) is not None:
             for tc in table.iter(_CELL):
                 if next(tc.iterancestors(f"{_TABLE}table")) is table:
@@ -491,7 +471,6 @@ class OdfReader:
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
         likely = bool(marked) or (len(grid[0]) > 2 and not divides_first_row(grid, ranges))
         yield from tables(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
-        yield from map(paragraph, comments.lines())
 
     def _grid(self, table: Any, comments: SheetComments) -> tuple[list[list[str]], list[CellRange]]:
         """The texts of a table by row and column, without trailing empty cells, and its spanning cells."""
@@ -527,7 +506,6 @@ class OdfReader:
         return sum(len("".join(span.itertext())) for span in spans) >= len("".join(p.itertext()).strip())
 
     def _cell(self, tc: Any) -> str:
-        """A cell as it is shown, dates as ISO; a formula without a value as it is written."""
         formula, is_deleted = str(tc.get(f"{_TABLE}formula") or ""), bool(self.styles.of("table-cell", tc).run.get("is_deleted"))
         if tc.get(f"{_OFFICE}value-type") == "date":
             date = str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
@@ -544,7 +522,7 @@ class OdfReader:
     def line(self, p: Any, *, is_deleted: bool = False) -> str:
         """The text of a paragraph, without its comments and text boxes."""
         is_deleted = self.styles.of("paragraph", p).run.get("is_deleted", is_deleted)
-        runs = list(self._heard(self._runs(p, TextRun("", is_deleted=is_deleted))))
+        runs = list(self._runs(p, TextRun("", is_deleted=is_deleted)))
         if all(run.is_highlighted for run in runs if run.text.strip()):  # a color of the whole paragraph
             runs = [replace(run, is_highlighted=False) for run in runs]
         return inline_text(runs)
@@ -570,9 +548,7 @@ class OdfReader:
             )
             yield replace(style, text=ruby_text(*map(inline_text, parts)), shift=0)
         elif child.tag == _COMMENT:
-            self._begin_comment(child)
-        elif child.tag == f"{_OFFICE}annotation-end":
-            self.open_comments.pop(str(child.get(f"{_OFFICE}name")), None)
+            self.comments.append(child)
         elif child.tag.startswith(_DRAW):
             yield from self._drawn(child, style)
         elif child.tag not in _WITHOUT_TEXT:
@@ -580,7 +556,6 @@ class OdfReader:
             yield from self._runs(child, replace(style, link=str(child.get(_HREF) or style.link), **own))
 
     def _drawn(self, child: Any, style: TextRun) -> Iterator[TextRun]:
-        """The value of a control, the description of a picture, or the formula that stands in a line."""
         yield TextRun(self.form_values.get(child.get(f"{_DRAW}control") or "", ""))
         for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
             if text := _picture(shape):
@@ -588,22 +563,6 @@ class OdfReader:
             for element in shape.iterchildren(f"{_DRAW}object"):
                 before = child.getparent().text if child.getprevious() is None else child.getprevious().tail
                 yield replace(style, text=after(before or "", self._formula(element)), shift=0)
-
-    def _begin_comment(self, comment: Any) -> None:
-        words: list[str] = []
-        self.comments.append((comment, words))
-        name = str(comment.get(f"{_OFFICE}name"))
-        if name in self.comment_ranges and len(self.open_comments) < _MAX_OPEN_COMMENTS:
-            self.open_comments[name] = words
-
-    def _heard(self, runs: Iterable[TextRun]) -> Iterator[TextRun]:
-        """The runs of a paragraph, of which comments that are open remember the words."""
-        for words in self.open_comments.values():
-            words.append(" ")
-        for run in runs:
-            for words in self.open_comments.values():
-                words.append(run.text)
-            yield run
 
 
 def _own_paragraphs(element: Any) -> Iterator[Any]:
@@ -629,7 +588,6 @@ def _signature(comment: Any) -> tuple[str, str]:
 
 
 def _written_formula(text: str) -> str:
-    """A formula as it is written in a cell: `=SUM(B2:B3)`."""
     return text.removeprefix("of:").removeprefix("oooc:").replace("[.", "").replace(":.", ":").replace("]", "") if text else ""
 
 

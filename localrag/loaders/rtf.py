@@ -36,7 +36,7 @@ _UNREAD_GROUPS = frozenset(
 _KNOWN_OPTIONAL = frozenset({"shpinst", "annotation", "shptxt", "pn", "pntext", "listtext", "txfieldtext", "ud"})  # read also behind \*
 _COLLECTED = {
     "footnote": "note", "annotation": "comment", "listtext": "marker", "pntext": "marker", "title": "title", "author": "author",
-    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "creatim": "date", "info": "info", "fldinst": "field",
+    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "info": "info", "fldinst": "field",
     "atnauthor": "commenter",
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
@@ -44,7 +44,7 @@ _COLLECTED = {
 _PLAIN = TextRun("")
 _MAX_NESTED_FLOWS = 20  # notes within notes
 _MAX_FONTS = 10_000
-_INFO = frozenset({"title", "author", "subject", "date"})
+_INFO = frozenset({"title", "author", "subject"})
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +82,6 @@ class _GroupState:
 
     run: TextRun = _PLAIN
     is_skipped: bool = False
-    is_removed: bool = False
     is_hidden: bool = False
     is_optional: bool = False  # directly behind \*
     encoding: str = "cp1252"
@@ -95,7 +94,7 @@ class _GroupState:
 
 @dataclass(slots=True)
 class _RtfReader:
-    """Reads the tokens of a file. `notes`: the texts of footnotes; `named`: title, author, subject and date."""
+    """Reads the tokens of a file. `notes`: the texts of footnotes; `named`: title, author and subject."""
 
     source: str
     state: _GroupState = field(default_factory=_GroupState)
@@ -111,7 +110,6 @@ class _RtfReader:
     fonts: dict[int, str] = field(default_factory=dict)
     styles: dict[int, int] = field(default_factory=dict)  # number of a style → level of its heading
     number: int = 0  # of the font or style being defined
-    day: list[str] = field(default_factory=list)  # year, month, day of creation
 
     def read(self) -> None:
         """Read all tokens, and close the flows that are open at the end."""
@@ -145,7 +143,7 @@ class _RtfReader:
 
     def _add(self, text: str) -> None:
         state = self.state
-        if not (state.is_skipped or state.is_removed or state.is_hidden):
+        if not (state.is_skipped or state.is_hidden):
             self.flows[-1].runs.append(replace(state.run, text=text))
 
     def _brace(self, brace: str) -> None:
@@ -226,8 +224,6 @@ class _RtfReader:
             _FLOW_ENDS[flow.kind](self, text)
         elif flow.kind in self.margins and sum(map(str.isalpha, text)) > 1 and text not in self.margins[flow.kind]:
             self.margins[flow.kind].append(text)
-        elif flow.kind == "date":
-            self.named["date"], self.day = "-".join(self.day)[:10], []
         elif flow.kind in _INFO and text:
             self.named[flow.kind] = " ".join(text.split())
 
@@ -261,7 +257,7 @@ class _RtfReader:
 
 
 def _end_note(reader: _RtfReader, text: str) -> None:
-    if not reader.state.is_removed:
+    if not reader.state.is_hidden:
         reader.notes.append(text)
         reader.flows[-1].runs.append(TextRun(f" [{len(reader.notes)}]"))
 
@@ -316,7 +312,7 @@ def _outline(reader: _RtfReader, number: int) -> None:
 
 
 def _plain_characters(reader: _RtfReader, _number: int) -> None:
-    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False, is_removed=False)
+    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False)
 
 
 def _set(name: str) -> Callable[[_RtfReader, int], None]:
@@ -327,17 +323,12 @@ def _set(name: str) -> Callable[[_RtfReader, int], None]:
     return change
 
 
-def _add_date(reader: _RtfReader, number: int) -> None:
-    if reader.flows[-1].kind == "date":
-        reader.day.append(f"{number:02}")
-
-
 _RUN_SWITCHES: dict[str, tuple[str, int]] = {
     **{word: ("shift", shift) for word, shift in (("super", 1), ("up", 1), ("sub", -1), ("dn", -1), ("nosupersub", 0))},
     **dict.fromkeys(("strike", "striked", "strikedl"), ("is_deleted", True)),
     "highlight": ("is_highlighted", True),
 }
-_SWITCHES = {"deleted": "is_removed", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
+_SWITCHES = {"deleted": "is_hidden", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
 _PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
     "pard": lambda reader, _: setattr(reader, "state", replace(reader.state, is_in_table=False, heading=0, depth=0)),
     "cell": lambda reader, _: reader._end_cell(), "nestcell": lambda reader, _: reader._end_cell(),
@@ -346,7 +337,6 @@ _PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
     "mac": lambda reader, _: _set_encoding(reader, "mac_roman"), "pc": lambda reader, _: _set_encoding(reader, "cp437"),
     "pca": lambda reader, _: _set_encoding(reader, "cp850"), "f": _font, "fcharset": _character_set, "s": _style,
     "outlinelevel": _outline, "plain": _plain_characters, "uc": _set("n_fallback"), "ilvl": _set("depth"),
-    "yr": _add_date, "mo": _add_date, "dy": _add_date,
 }  # fmt: skip
 
 
@@ -355,7 +345,7 @@ def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     reader = _RtfReader(file.read_bytes().decode("latin-1"))
     reader.read()
     rendered = render(_blocks(reader))
-    named = {name: reader.named.get(name, "") for name in ("title", "author", "date", "subject")}
+    named = {name: reader.named.get(name, "") for name in ("title", "author", "subject")}
     return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
 

@@ -6,8 +6,9 @@ The text lies in pieces; the properties of its paragraphs and characters lie in 
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
 from localrag.loaders.content import Unreadable
 from localrag.loaders.document_tree import TextBlock, TextRun, heading, inline_text, item, paragraph
@@ -29,6 +30,8 @@ _CHARACTERS = {"\t": "\t", "\x0b": "\n", "\x0c": "\n", "\x1e": "-", "\xa0": "\xa
 _LONG_OPERANDS = frozenset({0xD606, 0xD608})
 _MAX_INSTRUCTION_CHARS = 2000
 
+_FormatRun = tuple[int, int, int, dict[int, int]]  # where it begins and ends in the file, its style and its values
+
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
@@ -36,20 +39,6 @@ class _Piece:
     text: str
     place: int
     width: int
-
-
-@dataclass(frozen=True, slots=True)
-class _FormatRuns:
-    """Runs of properties by their place in the file: ends of the runs, then their style and their values."""
-
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    values: list[tuple[int, dict[int, int]]] = field(default_factory=list)
-
-    def at(self, place: int) -> tuple[int, dict[int, int]]:
-        """The style and the values at a place in the file."""
-        n = bisect_right(self.starts, place) - 1
-        return self.values[n] if n >= 0 and place < self.ends[n] else (0, {})
 
 
 @dataclass(slots=True)
@@ -107,9 +96,8 @@ class Word97Document:
         return self._table[start : start + size]
 
     def _heading_levels(self) -> dict[int, int]:
-        """Style → level of headings; the title is one of the first level. The built-in styles have fixed numbers."""
         data = self._table_bytes(_STYLES)
-        levels = {n: n for n in range(1, 10)}
+        levels = {n: n for n in range(1, 10)}  # the built-in styles have fixed numbers
         n = 2 + struct.unpack_from("<H", data)[0] if len(data) > 2 else 0
         style = 0
         while 0 < n <= len(data) - 4:
@@ -136,26 +124,23 @@ class Word97Document:
             data_of_piece = self._main[place : place + length * width]
             yield _Piece(positions[k], data_of_piece.decode("cp1252" if width == 1 else "utf-16-le", "replace"), place, width)
 
-    def _read_properties(self, index: int) -> _FormatRuns:
+    def _read_properties(self, index: int) -> list[_FormatRun]:
         table = self._table_bytes(index)
         count = min((len(table) - 4) // 8, _MAX_PAGES)
-        runs: dict[int, tuple[int, tuple[int, dict[int, int]]]] = {}
+        runs: dict[int, _FormatRun] = {}
         for number in struct.unpack_from(f"<{count}I", table, 4 * (count + 1)) if count > 0 else ():
             page = self._main[(number & 0x3FFFFF) * 512 :][:512]
             if len(page) == 512:
-                for start, end, value in _page_runs(page, is_paragraph=index == _PAPX):
-                    runs[start] = end, value
-        ordered = sorted(runs.items())
-        return _FormatRuns([start for start, _ in ordered], [end for _, (end, _) in ordered], [value for _, (_, value) in ordered])
+                runs.update((run[0], run) for run in _page_runs(page, is_paragraph=index == _PAPX))
+        return sorted(runs.values(), key=itemgetter(0))
 
     def _read(self, start: int, end: int) -> Iterator[_Paragraph]:
-        """The paragraphs of a range of characters."""
         runs: list[TextRun] = []
         fields: list[list[str]] = []  # open fields: the instruction of each, whether its result has begun, and the address it leads to
         for character, place in self._characters_of(start, end):
-            _, values = self._characters.at(place)
+            _, values = _properties(self._characters, place)
             if character in "\r\x07":
-                style, properties = self._paragraphs.at(place)
+                style, properties = _properties(self._paragraphs, place)
                 yield _Paragraph(inline_text(runs), character, style, properties)
                 runs, fields = [], []
             elif values.get(_DELETED) or (values.get(_HIDDEN) and character not in "\x13\x14\x15"):
@@ -188,7 +173,6 @@ class Word97Document:
             yield character
 
     def _characters_of(self, start: int, end: int) -> Iterator[tuple[str, int]]:
-        """The characters of a range with their places in the file."""
         for piece in self._pieces[max(bisect_right(self._starts, start) - 1, 0) :]:
             if piece.start >= end:
                 return
@@ -201,7 +185,8 @@ class Word97Document:
         row: list[list[str]] = [[]]
         grid: list[list[list[str]]] = []
         for read in paragraphs:
-            if read.mark == "\x07" and read.values.get(_ROW_END):
+            ends_row = read.values.get(_ROW_END) if self._paragraphs else len(row) > 1 and not read.text
+            if read.mark == "\x07" and ends_row:
                 grid.append(row[:-1])
                 row = [[]]
             elif read.mark == "\x07" or (read.values.get(_IN_TABLE) and read.text):
@@ -245,7 +230,13 @@ class Word97Document:
         return running_lines("Header", texts[0]), running_lines("Footer", texts[1])
 
 
-def _page_runs(page: bytes, *, is_paragraph: bool) -> Iterator[tuple[int, int, tuple[int, dict[int, int]]]]:
+def _properties(runs: list[_FormatRun], place: int) -> tuple[int, dict[int, int]]:
+    """The style and the values at a place in the file."""
+    n = bisect_right(runs, place, key=itemgetter(0)) - 1
+    return runs[n][2:] if n >= 0 and place < runs[n][1] else (0, {})
+
+
+def _page_runs(page: bytes, *, is_paragraph: bool) -> Iterator[_FormatRun]:
     count, step = page[511], 13 if is_paragraph else 1
     if 4 * (count + 1) + step * count > 511:
         return
@@ -254,13 +245,13 @@ def _page_runs(page: bytes, *, is_paragraph: bool) -> Iterator[tuple[int, int, t
         offset = 2 * page[4 * (count + 1) + step * n]
         size = page[offset]
         if not is_paragraph:
-            value = 0, _values(page[offset + 1 : offset + 1 + size]) if offset else {}
+            style, values = 0, _values(page[offset + 1 : offset + 1 + size]) if offset else {}
         else:
             begin = offset + 1 if size else offset + 2
             length = 2 * size - 1 if size else 2 * page[offset + 1] if offset < 510 else 0
             data = page[begin : begin + length] if offset else b""
-            value = struct.unpack_from("<H", data)[0] if len(data) > 1 else 0, _values(data[2:])
-        yield places[n], places[n + 1], value
+            style, values = struct.unpack_from("<H", data)[0] if len(data) > 1 else 0, _values(data[2:])
+        yield places[n], places[n + 1], style, values
 
 
 def _values(data: bytes) -> dict[int, int]:
