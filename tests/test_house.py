@@ -123,7 +123,7 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "encodings", "formulas", "latex_units", "non_documents", "page_furniture", "sandbox"},
+        {"column_labels", "encodings", "formulas", "non_documents", "page_furniture", "sandbox"},
         {"content", "delimited", "headers", "math_text"},
         {"discover", "file_kinds"},
         {"code_pages", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},

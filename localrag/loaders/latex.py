@@ -11,7 +11,6 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
 from localrag.loaders.document_tree import TextBlock, heading, item, marked_text, paragraph, render
-from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import BlockKind
@@ -40,7 +39,15 @@ _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
 _NOTE = re.compile(r"\\(?:footnote|footnotetext|thanks|endnote)\s*(?:\[[^\[\]]*\])?(?=\{)")
-_QUANTITY = re.compile(rf"\\({'|'.join(sorted(UNIT_COMMANDS, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
+# Quantities of siunitx: commands → the number of their arguments.
+_QUANTITIES = {
+    **dict.fromkeys(("num", "ang", "si", "unit", "numlist"), 1),
+    **dict.fromkeys(("SI", "qty", "numrange", "SIlist", "qtylist"), 2),
+    **dict.fromkeys(("SIrange", "qtyrange"), 3),
+}
+_UNIT = re.compile(r"\\([A-Za-z]+)")
+_UNIT_SIGNS = {"percent": "\\%", "degree": "°", "celsius": "°C", "degreeCelsius": "°C", "pm": "±"}
+_QUANTITY = re.compile(rf"\\({'|'.join(sorted(_QUANTITIES, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
 _TABLE_EDGE = re.compile(r"\\(begin|end)\{(tabular[xy*]?|longtable|tabulary|supertabular)\}")
 _WITH_WIDTH = frozenset({"tabularx", "tabular*", "tabulary"})
 _OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
@@ -396,14 +403,18 @@ def _from_arguments(text: Callable[..., str]) -> Callable[..., str]:
     return lambda node, l2tobj: text(*(l2tobj.nodelist_to_text([argument]) for argument in node.nodeargd.argnlist))
 
 
+def _quantity_text(match: re.Match[str], arguments: Sequence[str]) -> str:
+    """A quantity with the names of its units: `9.81 metre per second squared`."""
+    if match[1] == "ang":
+        return "".join(f"{part.strip()}{sign}" for part, sign in zip(arguments[0].split(";"), "°′″", strict=False) if part.strip())
+    text = " ".join(arguments) if "range" not in match[1] else " ".join(["–".join(arguments[:2]), *arguments[2:]])
+    named = _UNIT.sub(lambda unit: f" {_UNIT_SIGNS.get(unit[1], unit[1])} ", text.replace("+-", "±"))
+    return "{" + " ".join(named.split()) + "}"
+
+
 def _prepared(source: str) -> str:
     """LaTeX without invisible parts, with quantities, items and references as text."""
-    source = _replaced(
-        _TEX_SILENT.sub("", source),
-        _QUANTITY,
-        lambda match, arguments: "{" + quantity_text(match[1], arguments).replace("%", "\\%") + "}",
-        UNIT_COMMANDS,
-    )
+    source = _replaced(_TEX_SILENT.sub("", source), _QUANTITY, _quantity_text, _QUANTITIES)
     source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)

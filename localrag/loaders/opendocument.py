@@ -92,7 +92,6 @@ class _OdfStyle:
     """What a style says. `is_head`: bold, or in a filled cell; `run`: of its text, by the fields of TextRun."""
 
     parent: str = ""
-    list_style: str = ""
     is_head: bool | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
 
@@ -116,7 +115,7 @@ class _OdfStyles:
         own = self.styles.get((family, name)) or _OdfStyle()
         above = self._inherited(family, own.parent, depth + 1) if own.parent and depth < _MAX_PARENTS else _OdfStyle()
         is_head = above.is_head if own.is_head is None else own.is_head
-        return _OdfStyle("", own.list_style or above.list_style, is_head or name == _TABLE_HEADING, {**above.run, **own.run})
+        return _OdfStyle("", is_head or name == _TABLE_HEADING, {**above.run, **own.run})
 
 
 @dataclass(slots=True)
@@ -233,8 +232,7 @@ def _read_style(style: Any) -> _OdfStyle:
         run["is_deleted"] = "none" not in lines
     if color := text.get(f"{_FO}background-color"):
         run["is_highlighted"] = _is_marker(color)
-    parent, listed = (str(style.get(f"{_STYLE}{name}-style-name") or "") for name in ("parent", "list"))
-    return _OdfStyle(parent, listed, is_head, run)
+    return _OdfStyle(str(style.get(f"{_STYLE}parent-style-name") or ""), is_head, run)
 
 
 def _shift(height: str) -> int:
@@ -284,7 +282,7 @@ def _form_value(control: Any) -> str:
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks;
+    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks.
 
     `archive`: with the files of the objects; None where they are within the document.
     """
@@ -383,7 +381,7 @@ class OdfReader:
         yield from self._anchored(p)
 
     def _list(self, element: Any, around: _Position) -> Iterator[TextBlock]:
-        style = str(element.get(f"{_TEXT}style-name") or around.style or self._paragraph_list_style(element))
+        style = str(element.get(f"{_TEXT}style-name") or around.style)
         number = around.number or self._list_number(element, style)
         if key := element.get(_XML_ID):
             self.named_lists[str(key)] = number
@@ -403,10 +401,6 @@ class OdfReader:
         if not continued:
             self.n_lists += 1
         return continued or str(self.n_lists)
-
-    def _paragraph_list_style(self, element: Any) -> str:
-        p = next(element.iter(_P, _H), None)
-        return "" if p is None else self.styles.of("paragraph", p).list_style
 
     def _next_number(self, number: str, style: str, depth: int) -> str:
         self.numbering.lists[number] = number
@@ -461,8 +455,10 @@ class OdfReader:
         return mathml_text(root) if root is not None and str(root.tag).endswith("}math") else ""
 
     def _table(self, table: Any) -> Iterator[TextBlock]:
-        grid, ranges = self._grid(table, SheetComments())
-        if max(map(len, grid), default=0) < 2 or next(table.iterdescendants(f"{_TABLE}table"), None) is not None:
+        comments = SheetComments()
+        is_layout = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
+        grid, ranges = ([], []) if is_layout else self._grid(table, comments)
+        if max(map(len, grid), default=0) < 2:
             for tc in table.iter(_CELL):
                 if next(tc.iterancestors(f"{_TABLE}table")) is table:
                     yield from self.blocks(tc)
@@ -471,6 +467,7 @@ class OdfReader:
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
         likely = bool(marked) or (len(grid[0]) > 2 and not divides_first_row(grid, ranges))
         yield from tables(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
+        yield from map(paragraph, comments.lines())
 
     def _grid(self, table: Any, comments: SheetComments) -> tuple[list[list[str]], list[CellRange]]:
         """The texts of a table by row and column, without trailing empty cells, and its spanning cells."""

@@ -13,7 +13,7 @@ def document(*inputs):
 
 
 def test_commands_of_an_input_file_are_expanded(tmp_path):
-    """Also of one below the folder, of and of a package beside the document."""
+    """Also of one below the folder, and of a package beside the document."""
     sources = {
         "a.tex": document("macros"),
         "b.tex": document("parts/macros.tex"),
