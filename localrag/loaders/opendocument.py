@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -39,6 +40,7 @@ from localrag.loaders.inline_text import (
     comment_line,
     embedded_files_line,
     picture_text,
+    quoted_words,
     ruby_text,
     running_lines,
 )
@@ -81,6 +83,7 @@ _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
 _MAX_PARENTS = 10  # of a style
+_MAX_COMMENTED = 100  # elements that a comment is about
 _MIN_CONTRAST = 90  # between the channels of a highlighter's color
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
 _LINKED_CELL = re.compile(r'of:=HYPERLINK\("([^"]+)"')
@@ -328,7 +331,7 @@ class OdfReader:
             yield paragraph(f"[{n}] {self.flat_text(self.notes[n - 1])}")
         for comment in self.comments:
             if text := self.flat_text(comment):
-                yield paragraph(comment_line(text, *_signature(comment)))
+                yield paragraph(comment_line(text, *_signature(comment), _commented_words(comment)))
         yield from map(paragraph, embedded_files_line(self.embedded))
         self.notes, self.comments, self.embedded = [], [], []
 
@@ -563,7 +566,6 @@ class OdfReader:
 
 
 def _own_paragraphs(element: Any) -> Iterator[Any]:
-    """The paragraphs of an element, without those of comments, notes and text boxes in them."""
     if element.tag in {_P, _H}:
         yield element
         return
@@ -578,6 +580,16 @@ def _picture(frame: Any) -> str:
         return ""
     texts = (str(frame.findtext(f"{_SVG}{name}") or "").strip() for name in ("title", "desc"))
     return picture_text(": ".join(dict.fromkeys(filter(None, texts))))
+
+
+def _commented_words(comment: Any) -> str:
+    """The words from a comment to its end in the same paragraph."""
+    text = str(comment.tail or "")
+    for sibling in islice(comment.itersiblings("*"), _MAX_COMMENTED):
+        if sibling.tag == f"{_OFFICE}annotation-end" and sibling.get(f"{_OFFICE}name") == comment.get(f"{_OFFICE}name"):
+            return quoted_words(text)
+        text += "".join(sibling.itertext()) + str(sibling.tail or "")
+    return ""
 
 
 def _signature(comment: Any) -> tuple[str, str]:

@@ -56,7 +56,6 @@ class PowerPoint97Presentation:
             yield blocks + [paragraph(f"Notes: {note}") for note in [notes.get(slide_id, "")] if note]
 
     def _directory(self, offset: int) -> dict[int, int]:
-        """Id → place of the objects; each time of saving adds those that changed."""
         places: dict[int, int] = {}
         self._document_id = 0
         seen = set[int]()
@@ -121,7 +120,6 @@ class PowerPoint97Presentation:
         return kind
 
     def _shape_texts(self, parent: _Record, outline: list[tuple[int, str]], depth: int = 0) -> Iterator[tuple[int, str]]:
-        """The texts of the shapes of a slide; a shape may refer to a text of the outline."""
         for record in self._children(parent):
             if record.kind == _TEXTBOX:
                 kind = _NOT_TITLE

@@ -88,7 +88,6 @@ class Word97Document:
         yield from map(paragraph, footers)
 
     def _table_bytes(self, index: int) -> bytes:
-        """A table of the document, by its position in the header."""
         offset = self._places + 2 + 8 * index
         if offset + 8 > len(self._main) or index >= struct.unpack_from("<H", self._main, self._places)[0]:
             return b""
@@ -212,7 +211,6 @@ class Word97Document:
             yield list(self._read(start + first, start + last))
 
     def _stories(self, index: int, start: int, length: int) -> list[str]:
-        """The notes or comments of a part of the text, each on one line."""
         before, self._n_notes = self._n_notes, 0
         texts: list[str] = []
         for parts in self._story_paragraphs(index, start, length):

@@ -98,7 +98,9 @@ MARKED = {
     "struck link": (f"<text:p>{SPAN.format('Gone', FORM.format('https://a.example'))}</text:p>", "~~the form (https://a.example)~~"),
     "pen": (f"<text:p>It {SPAN.format('Pen', 'leaks')} {SPAN.format('Paper', 'badly')}.</text:p>", "It ==leaks== badly."),
     "all of a color": (f"<text:p>{SPAN.format('Pen', 'It leaks.')}</text:p>", "It leaks."),
-    "comment": (f"<text:p>Pay {NOTED} a year.</text:p>", "Pay 900 crowns a year.\n\nComment by Ane: Too high"),
+    "comment": (f"<text:p>Pay {NOTED} a year.</text:p>", "Pay 900 crowns a year.\n\nComment by Ane on “900 crowns”: Too high"),
+    "comment at a place": (f"<text:p>Pay{NOTED.partition('900')[0]} it.</text:p><text:p>Soon.</text:p>",
+                           "Pay it.\n\nSoon.\n\nComment by Ane: Too high"),
     "formula": (f"<text:p>Take 2<draw:frame><draw:object>{MATH.replace('<mi>x</mi>', '<mfrac><mn>3</mn><mn>8</mn></mfrac>')}</draw:object>"
                 "</draw:frame> of it.</text:p>", "Take 2 3/8 of it."),
 }  # fmt: skip
@@ -106,7 +108,7 @@ MARKED = {
 
 @pytest.mark.parametrize(("body", "text"), MARKED.values(), ids=MARKED)
 def test_links_and_marks_are_written_with_their_words(body, text):
-    """Struck text by its style or one that this is based on, comments, formulas in their sentence."""
+    """Struck text by its style or one that this is based on, the words of comments, formulas in their sentence."""
     found = parsed("a.fodt", flat("text", body, STRUCK)).text
 
     assert found.removesuffix("Footer: file 88-C").strip() == text
