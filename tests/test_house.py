@@ -121,7 +121,7 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"encodings", "formulas", "latex_units", "non_documents", "page_furniture", "sandbox"},
+        {"encodings", "formulas", "non_documents", "page_furniture", "sandbox"},
         {"content", "delimited", "headers", "math_text"},
         {"discover", "file_kinds"},
         {"code_pages", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},

@@ -11,8 +11,6 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
 from localrag.loaders.document_tree import TextBlock, heading, item, marked_text, paragraph, render
-from localrag.loaders.headers import is_value
-from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import BlockKind
@@ -37,20 +35,26 @@ _DEFINITION = re.compile(
     r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\*?\s*\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*"
     r"(?:\[([1-9])\]\s*(?:\[([^\]]{0,1000})\])?|((?:#[1-9])*))\s*(?=\{)"
 )
-_ENVIRONMENT = re.compile(r"\\(newtheorem|(?:re)?newenvironment)\*?\s*\{[^{}]*\}\s*(?:\[[^\[\]]*\]\s*)*(?=\{)")
-_N_ARGUMENTS = {"newtheorem": 1, "newenvironment": 2, "renewenvironment": 2}
 _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
 _NOTE = re.compile(r"\\(?:footnote|footnotetext|thanks|endnote)\s*(?:\[[^\[\]]*\])?(?=\{)")
-_QUANTITY = re.compile(rf"\\({'|'.join(sorted(UNIT_COMMANDS, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
+# Quantities of siunitx: commands → the number of their arguments.
+_QUANTITIES = {
+    **dict.fromkeys(("num", "ang", "si", "unit", "numlist"), 1),
+    **dict.fromkeys(("SI", "qty", "numrange", "SIlist", "qtylist"), 2),
+    **dict.fromkeys(("SIrange", "qtyrange"), 3),
+}
+_UNIT = re.compile(r"\\([A-Za-z]+)")
+_UNIT_SIGNS = {"percent": "\\%", "degree": "°", "celsius": "°C", "degreeCelsius": "°C", "pm": "±"}
+_QUANTITY = re.compile(rf"\\({'|'.join(sorted(_QUANTITIES, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
 _TABLE_EDGE = re.compile(r"\\(begin|end)\{(tabular[xy*]?|longtable|tabulary|supertabular)\}")
 _WITH_WIDTH = frozenset({"tabularx", "tabular*", "tabulary"})
 _OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
 _RULE = re.compile(r"\\(?:cline|cmidrule)\s*(?:\[[^\[\]]*\])?(?:\([^()]*\))?\{[^{}]*\}")
 _TABLE_TOKEN = re.compile(
     r"(?P<open>\\begin\{[^{}]*\}|\{)|(?P<close>\\end\{[^{}]*\}|\})|(?P<row>\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b)"
-    r"|\\(?P<rule>toprule|midrule|hline)\b|\\.|&",
+    r"|\\(?P<rule>midrule)\b|\\.|&",
     re.DOTALL,
 )
 _SPAN = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}")
@@ -67,19 +71,13 @@ _COMMANDS = {
     **dict.fromkeys(("hyperref", "textls"), ("[{", "%(2)s")),
     **dict.fromkeys(("caption", "subcaption"), ("*[{", "%(3)s")),
     **dict.fromkeys(("makebox", "framebox"), ("[[{", "%(3)s")),
-    "captionof": ("*{[{", "%(4)s"),
     "parbox": ("[[[{{", "%(5)s"),
-    "raisebox": ("{[[{", "%(4)s"),
-    "rotatebox": ("[{{", "%(3)s"),
-    "scalebox": ("{[{", "%(3)s"),
     "resizebox": ("*{{{", "%(4)s"),
-    "sfrac": ("{{", "%(1)s/%(2)s"),
     "enquote": ("*{", "“%(2)s”"),
     **dict.fromkeys(("maketitle", "tableofcontents", "today"), ("", "")),
     **dict.fromkeys(("title", "author", "date", "index", "nocite", "tabto", "phantom", "color"), ("[{", "")),
     **dict.fromkeys(("rowcolor", "cellcolor", "includegraphics"), ("[[{", "")),
     "rule": ("[{{", ""),
-    "specialrule": ("{{{", ""),
     "addlinespace": ("[", ""),
     **{name: ("", name) for name in ("LaTeX", "TeX", "BibTeX", "LaTeXe", "XeLaTeX", "LuaLaTeX", "pdfLaTeX")},
     **{name: ("", sign) for name, sign in zip(("S", "P", "pounds", "copyright", "euro", "EUR", "degree"), "§¶£©€€°", strict=True)},
@@ -250,13 +248,11 @@ def expand_macros(source: str, definitions: str = "") -> str:
 
 
 def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
-    """LaTeX without its definitions of commands, which are added to `macros`, and of environments."""
-
     def define(match: re.Match[str], arguments: Sequence[str]) -> str:
         macros[match[1]] = _TexMacro(arguments[0], int(match[2] or len(match[4] or "") // 2), match[3])
         return ""
 
-    return _replaced(_replaced(source, _ENVIRONMENT, lambda *_: "", _N_ARGUMENTS), _DEFINITION, define)
+    return _replaced(source, _DEFINITION, define)
 
 
 def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:
@@ -275,7 +271,6 @@ def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str
 
 
 def _substituted(source: str, groups: _BraceGroups, position: int, macro: _TexMacro) -> tuple[str, int]:
-    """The text of a macro with the arguments at a position, and their end."""
     arguments: list[str] = []
     if macro.default is not None:
         end = source.find("]", position, position + 1000) if source.startswith("[", position) else -1
@@ -347,19 +342,13 @@ def _table_cells(source: str) -> tuple[list[list[str]], int]:
         if token["open"] or token["close"]:
             depth += 1 if token["open"] else -1
         elif depth <= 0 and token["rule"]:
-            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" or _is_tall_head(rows[:-1]) else 0)
+            n_above = n_above or len(rows) - 1
         elif depth <= 0 and (token[0] == "&" or token["row"]):
             rows[-1].append(source[start : token.start()])
             rows += [[]] if token["row"] else []
             start = token.end()
     rows[-1].append(source[start:])
     return rows, n_above
-
-
-def _is_tall_head(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows above a line have cells that span some of them, and no values."""
-    cells = [cell.replace("\\hline", "").strip() for row in rows for cell in row]
-    return any("\\multirow" in cell for cell in cells) and not any(map(is_value, cells))
 
 
 def _argument(source: str, command: str) -> str:
@@ -414,14 +403,18 @@ def _from_arguments(text: Callable[..., str]) -> Callable[..., str]:
     return lambda node, l2tobj: text(*(l2tobj.nodelist_to_text([argument]) for argument in node.nodeargd.argnlist))
 
 
+def _quantity_text(match: re.Match[str], arguments: Sequence[str]) -> str:
+    """A quantity with the names of its units: `9.81 metre per second squared`."""
+    if match[1] == "ang":
+        return "".join(f"{part.strip()}{sign}" for part, sign in zip(arguments[0].split(";"), "°′″", strict=False) if part.strip())
+    text = " ".join(arguments) if "range" not in match[1] else " ".join(["–".join(arguments[:2]), *arguments[2:]])
+    named = _UNIT.sub(lambda unit: f" {_UNIT_SIGNS.get(unit[1], unit[1])} ", text.replace("+-", "±"))
+    return "{" + " ".join(named.split()) + "}"
+
+
 def _prepared(source: str) -> str:
     """LaTeX without invisible parts, with quantities, items and references as text."""
-    source = _replaced(
-        _TEX_SILENT.sub("", source),
-        _QUANTITY,
-        lambda match, arguments: "{" + quantity_text(match[1], arguments).replace("%", "\\%") + "}",
-        UNIT_COMMANDS,
-    )
+    source = _replaced(_TEX_SILENT.sub("", source), _QUANTITY, _quantity_text, _QUANTITIES)
     source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)

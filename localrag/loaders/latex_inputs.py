@@ -14,25 +14,17 @@ _DEFINES = re.compile(r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|D
 MAX_INPUT_BYTES = 200_000  # of one file
 MAX_INPUT_FILES = 20
 MAX_INPUT_NAMES = 1_000  # that a file names
-MAX_INPUT_DEPTH = 3  # files that files take in
 _MAX_DOCUMENT_BYTES = 5_000_000
 
 
 def input_definitions(file: Path) -> str:
     """The text of the files that a LaTeX file takes in and that define commands, from its folder and those below; empty without any."""
-    texts: dict[Path, str] = {}
+    texts: list[str] = []
     with suppress(OSError, ValueError):
-        folder = file.parent.resolve()
-        _gather(_input_text(file, _MAX_DOCUMENT_BYTES), folder, texts, 0)
-    return "\n".join(text for text in texts.values() if _DEFINES.search(text))
-
-
-def _gather(source: str, folder: Path, texts: dict[Path, str], depth: int) -> None:
-    for path in _input_paths(source, folder) if depth < MAX_INPUT_DEPTH else ():
-        if path not in texts and len(texts) < MAX_INPUT_FILES:
+        for path in islice(_input_paths(_input_text(file, _MAX_DOCUMENT_BYTES), file.parent.resolve()), MAX_INPUT_FILES):
             with suppress(OSError, ValueError):
-                texts[path] = _input_text(path, MAX_INPUT_BYTES)
-                _gather(texts[path], folder, texts, depth + 1)
+                texts.append(_input_text(path, MAX_INPUT_BYTES))
+    return "\n".join(text for text in texts if _DEFINES.search(text))
 
 
 def _input_paths(source: str, folder: Path) -> Iterator[Path]:

@@ -61,7 +61,6 @@ def _output(output: Mapping[str, Any]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """An output without escape sequences and progress bars, cut at the end of a line."""
     text = _OVERWRITTEN.sub("", strip_escapes(text.replace("\r\n", "\n"))).replace("\r", "").strip("\n")
     if len(text) <= MAX_CELL_OUTPUT_CHARS:
         return text if text.strip() else ""

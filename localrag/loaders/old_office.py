@@ -4,12 +4,11 @@ import io
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, metadata_pairs
-from localrag.loaders.document_tree import TextBlock, TextRun, inline_text, join_sections, marked_text, paragraph, render
+from localrag.loaders.document_tree import TextBlock, join_sections, marked_text, paragraph, render
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.number_formats import format_number_cell, format_text_cell
 from localrag.loaders.open_xml import parsed_file
@@ -84,7 +83,6 @@ def _ole_stream(ole: Any, name: str) -> bytes:
 
 
 def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
-    """The title, author and date of an old Office file."""
     try:
         with _open_ole(data) as ole:
             found = ole.get_metadata()
@@ -95,10 +93,10 @@ def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
     def text(value: bytes | str | None) -> str:
         return (value.decode(encoding, "replace") if isinstance(value, bytes) else value or "").partition("\0")[0].strip()
 
-    author, saved = text(found.author), next((d for d in (found.last_saved_time, found.create_time) if d and d.year > _NO_YEAR), None)
+    saved = next((d for d in (found.last_saved_time, found.create_time) if d and d.year > _NO_YEAR), None)
     return metadata_pairs(
         title=text(found.title),
-        author="" if author in {"xlwt", "python-docx"} else author,
+        author=text(found.author),
         date=saved.date().isoformat() if saved else "",
         subject=text(found.subject),
         keywords=text(found.keywords),
@@ -126,7 +124,7 @@ def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
     for column in range(sheet.row_len(n)):
         code, font = _old_style(book, sheet.cell_xf_index(n, column))
         text, link = _old_cell(book, sheet, n, column, code), sheet.hyperlink_map.get((n, column))
-        is_struck = bool(font and font.struck_out) and "~~" not in text
+        is_struck = bool(font and font.struck_out)
         text = marked_text(text, link.url_or_path if link and isinstance(link.url_or_path, str) else "", is_struck)
         row.append(HeadCell(text) if text and font and font.weight >= _BOLD_WEIGHT else text)
     while row and not row[-1]:
@@ -135,7 +133,6 @@ def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
 
 
 def _old_style(book: Any, number: int) -> tuple[str, Any]:
-    """The number format and the font of a style of cells."""
     try:
         style = book.xf_list[number]
         return str(book.format_map[style.format_key].format_str or ""), book.font_list[style.font_index]
@@ -148,22 +145,9 @@ def _old_cell(book: Any, sheet: Any, n: int, column: int, code: str) -> str:
 
     kind, value = sheet.cell_type(n, column), sheet.cell_value(n, column)
     if kind == xlrd.XL_CELL_TEXT:
-        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), code)
+        return format_text_cell(" ".join(str(value).split()), code)
     if kind in {xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_DATE}:
         return format_number_cell(float(value), code, is_1904=bool(book.datemode))
     if kind == xlrd.XL_CELL_BOOLEAN:
         return "TRUE" if value else "FALSE"
     return str(xlrd.error_text_from_code.get(value, "")) if kind == xlrd.XL_CELL_ERROR else ""
-
-
-def _old_rich_text(book: Any, sheet: Any, n: int, column: int, text: str) -> str:
-    """The text of a cell with raised, lowered and struck parts."""
-    fonts = sheet.rich_text_runlist_map.get((n, column)) or []
-    starts = [(0, -1), *fonts, (len(text), -1)]
-    runs = [_old_run(book, text[start:end], font) for (start, font), (end, _) in pairwise(starts)]
-    return " ".join(inline_text(runs).split())
-
-
-def _old_run(book: Any, text: str, number: int) -> TextRun:
-    font = book.font_list[number] if 0 <= number < len(book.font_list) else None
-    return TextRun(text, {1: 1, 2: -1}.get(font.escapement, 0), is_deleted=bool(font.struck_out)) if font else TextRun(text)

@@ -5,8 +5,9 @@ List and heading numbers are counted while reading; notes, comments, headers and
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -60,7 +61,6 @@ _FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
 _SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_FIELDMARK = "{urn:openoffice:names:experimental:ooo-ms-field:xmlns:field:1.0}"
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 _P, _H, _LIST, _CELL, _COMMENT = f"{_TEXT}p", f"{_TEXT}h", f"{_TEXT}list", f"{_TABLE}table-cell", f"{_OFFICE}annotation"
 _WITHOUT_TEXT = {
@@ -76,16 +76,14 @@ _FORMS = {
     "A": "upperLetter",
     "i": "lowerRoman",
     "I": "upperRoman",
-    "一, 二, 三, ...": "chineseCounting",
 }
-_NAMED_SHIFTS = {"sup": 1, "super": 1, "superscript": 1, "sub": -1, "subscript": -1}  # of styles that are not defined
 _RUNNING = {f"{_STYLE}{kind}{page}": kind.capitalize() for kind in ("header", "footer") for page in ("", "-left", "-first")}
 _SHOWN_ELSEWHERE = frozenset({"page-number", "header", "footer", "date-time", "notes"})  # kinds of placeholders on slides
 _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
 _MAX_PARENTS = 10  # of a style
-_MAX_OPEN_COMMENTS = 20  # whose words are still being read
+_MAX_COMMENTED = 100  # elements that a comment is about
 _MIN_CONTRAST = 90  # between the channels of a highlighter's color
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
 _LINKED_CELL = re.compile(r'of:=HYPERLINK\("([^"]+)"')
@@ -97,7 +95,6 @@ class _OdfStyle:
     """What a style says. `is_head`: bold, or in a filled cell; `run`: of its text, by the fields of TextRun."""
 
     parent: str = ""
-    list_style: str = ""
     is_head: bool | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
 
@@ -118,11 +115,10 @@ class _OdfStyles:
         return self.inherited[key]
 
     def _inherited(self, family: str, name: str, depth: int = 0) -> _OdfStyle:
-        shift = _NAMED_SHIFTS.get(name.lower())
-        own = self.styles.get((family, name)) or _OdfStyle(run={"shift": shift} if shift else {})
+        own = self.styles.get((family, name)) or _OdfStyle()
         above = self._inherited(family, own.parent, depth + 1) if own.parent and depth < _MAX_PARENTS else _OdfStyle()
         is_head = above.is_head if own.is_head is None else own.is_head
-        return _OdfStyle("", own.list_style or above.list_style, is_head or name == _TABLE_HEADING, {**above.run, **own.run})
+        return _OdfStyle("", is_head or name == _TABLE_HEADING, {**above.run, **own.run})
 
 
 @dataclass(slots=True)
@@ -151,9 +147,7 @@ def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
-    """The document with these parts, which are the same element in a single XML file."""
-    ranges = frozenset(str(e.get(f"{_OFFICE}name")) for e in content.iter(f"{_OFFICE}annotation-end"))
-    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content), comment_ranges=ranges)
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
     body = content.find(f"{_OFFICE}body")
     if body is None or not len(body):
         raise Unreadable("damaged: it has no content", failed=True)
@@ -193,7 +187,6 @@ def _metadata(root: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list[str], list[str]]:
-    """The lines of the headers and footers of the page styles that others or a paragraph name, and of the first one."""
     pages = {str(p.get(f"{_STYLE}name")): p for p in styles.iter(f"{_STYLE}master-page")} if styles is not None else {}
     used = {"Standard" if "Standard" in pages else next(iter(pages), "")}
     for element in (e for root in (content, styles) if pages for e in root.iter(f"{_STYLE}style", f"{_STYLE}master-page")):
@@ -209,7 +202,6 @@ def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list
 
 
 def _declared_lines(presentation: Any) -> list[str]:
-    """The headers and footers that some slide of a presentation shows."""
     used = {value for page in presentation.iter(f"{_DRAW}page") for key, value in page.attrib.items() if key.startswith(f"{_SHOW}use-")}
     declared = [(kind, d) for kind in ("header", "footer") for d in presentation.iter(f"{_SHOW}{kind}-decl")]
     shown = [(kind, "".join(d.itertext())) for kind, d in declared if d.get(f"{_SHOW}name") in used]
@@ -243,12 +235,10 @@ def _read_style(style: Any) -> _OdfStyle:
         run["is_deleted"] = "none" not in lines
     if color := text.get(f"{_FO}background-color"):
         run["is_highlighted"] = _is_marker(color)
-    parent, listed = (str(style.get(f"{_STYLE}{name}-style-name") or "") for name in ("parent", "list"))
-    return _OdfStyle(parent, listed, is_head, run)
+    return _OdfStyle(str(style.get(f"{_STYLE}parent-style-name") or ""), is_head, run)
 
 
 def _shift(height: str) -> int:
-    """1 for raised text, -1 for lowered, by its place or its distance from the line."""
     named = {"super": 1, "sub": -1}.get(height)
     return named or (0 if not height.strip("-0.") else -1 if height.startswith("-") else 1)
 
@@ -273,7 +263,6 @@ def _list_level(element: Any) -> ListLevel:
 
 
 def _count(element: Any, attribute: str) -> int:
-    """A number from 1 on."""
     return max(number_in(str(element.get(attribute) or "1"), 1), 1)
 
 
@@ -285,23 +274,20 @@ def _form_values(content: Any) -> dict[str, str]:
 
 def _form_value(control: Any) -> str:
     name = str(control.tag).rpartition("}")[2]
+    own = {key.removeprefix(_FORM).removeprefix("current-"): str(value) for key, value in sorted(control.attrib.items(), reverse=True)}
     if name in {"checkbox", "radio"}:
-        is_checked = _form_state(control, "state") == "checked" or _form_state(control, "selected") == "true"
-        return f"{checkbox(is_checked)} {control.get(f'{_FORM}label') or ''}".strip()
-    chosen = [option for option in control.iterchildren(f"{_FORM}option") if _form_state(option, "selected") == "true"]
-    text = ", ".join(str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "") for option in chosen)
-    return text or (_form_state(control, "value") if name not in {"button", "hidden", "image"} else "")
-
-
-def _form_state(control: Any, name: str) -> str:
-    return str(control.get(f"{_FORM}current-{name}") or control.get(f"{_FORM}{name}") or "")
+        return f"{checkbox(own.get('state') == 'checked' or own.get('selected') == 'true')} {own.get('label', '')}".strip()
+    chosen = (option for option in control.iterchildren(f"{_FORM}option") if option.get(f"{_FORM}current-selected") == "true")
+    return ", ".join(str(option.get(f"{_FORM}label") or "") for option in chosen) or (
+        "" if name in {"button", "hidden", "image"} else own.get("value", "")
+    )
 
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks; `comments`: with the words they are about.
+    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks.
 
-    `archive`: with the files of the objects; None where they are within the document. `link`: where the shape that is read leads to.
+    `archive`: with the files of the objects; None where they are within the document.
     """
 
     archive: ZipFile | None
@@ -309,11 +295,8 @@ class OdfReader:
     form_values: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""  # of an object inside the document
     depth: int = 0
-    link: str = ""
     notes: list[Any] = field(default_factory=list)
-    comments: list[tuple[Any, list[str]]] = field(default_factory=list)
-    comment_ranges: frozenset[str] = frozenset()  # names of the comments that are about some words, not a place
-    open_comments: dict[str, list[str]] = field(default_factory=dict)  # name → the words so far
+    comments: list[Any] = field(default_factory=list)
     embedded: list[str] = field(default_factory=list)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
     n_lists: int = 0
@@ -335,16 +318,10 @@ class OdfReader:
             elif child.tag in _OBJECTS:
                 yield from self._object(child)
             elif child.tag == _COMMENT:
-                self._begin_comment(child)
+                self.comments.append(child)
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
-                yield paragraph(marked_text(_picture(child), _shape_link(child) or self.link))
-                yield from self._linked(child, self.blocks(child, position))
-
-    def _linked(self, shape: Any, blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
-        """The blocks of a shape, which may lead to an address."""
-        around, self.link = self.link, _shape_link(shape) or self.link
-        yield from blocks
-        self.link = around
+                yield paragraph(_picture(child))
+                yield from self.blocks(child, position)
 
     def after(self) -> Iterator[TextBlock]:
         """The notes so far, the comments, and the names of embedded files; notes may have notes."""
@@ -352,9 +329,9 @@ class OdfReader:
         while n < len(self.notes):
             n += 1
             yield paragraph(f"[{n}] {self.flat_text(self.notes[n - 1])}")
-        for comment, words in self.comments:
+        for comment in self.comments:
             if text := self.flat_text(comment):
-                yield paragraph(comment_line(text, *_signature(comment), quoted_words("".join(words))))
+                yield paragraph(comment_line(text, *_signature(comment), _commented_words(comment)))
         yield from map(paragraph, embedded_files_line(self.embedded))
         self.notes, self.comments, self.embedded = [], [], []
 
@@ -407,8 +384,7 @@ class OdfReader:
         yield from self._anchored(p)
 
     def _list(self, element: Any, around: _Position) -> Iterator[TextBlock]:
-        """The items of a list. A list inside another is a deeper level of it."""
-        style = str(element.get(f"{_TEXT}style-name") or around.style or self._paragraph_list_style(element))
+        style = str(element.get(f"{_TEXT}style-name") or around.style)
         number = around.number or self._list_number(element, style)
         if key := element.get(_XML_ID):
             self.named_lists[str(key)] = number
@@ -422,17 +398,12 @@ class OdfReader:
             yield from self.blocks(entry, _Position(number, style, depth, is_first=entry.tag == f"{_TEXT}list-item"))
 
     def _list_number(self, element: Any, style: str) -> str:
-        """The list that a list goes on with, or a new one."""
         continued = self.named_lists.get(str(element.get(f"{_TEXT}continue-list") or ""), "")
         if not continued and element.get(f"{_TEXT}continue-numbering") == "true":
             continued = self.last_lists.get(style, "")
         if not continued:
             self.n_lists += 1
         return continued or str(self.n_lists)
-
-    def _paragraph_list_style(self, element: Any) -> str:
-        p = next(element.iter(_P, _H), None)
-        return "" if p is None else self.styles.of("paragraph", p).list_style
 
     def _next_number(self, number: str, style: str, depth: int) -> str:
         self.numbering.lists[number] = number
@@ -447,12 +418,11 @@ class OdfReader:
             if child.tag in _OBJECTS:
                 yield from () if self._formula(child) else self._object(child)
             elif child.tag.startswith(_DRAW) and any(c.tag in {_P, _H, _LIST, f"{_TABLE}table"} for c in child):
-                yield from self._linked(child, self.blocks(child))
+                yield from self.blocks(child)
             elif len(child):
-                yield from self._linked(child, self._anchored(child))
+                yield from self._anchored(child)
 
     def _object(self, element: Any) -> Iterator[TextBlock]:
-        """An object in a document: a chart as a table, a formula, another document, the value of a form control."""
         if element.tag == f"{_DRAW}control":
             yield paragraph(self.form_values.get(element.get(f"{_DRAW}control") or "", ""))
         elif element.tag == f"{_DRAW}object-ole":
@@ -480,21 +450,18 @@ class OdfReader:
         return f"{self.folder}{str(element.get(_HREF) or '').removeprefix('./')}"
 
     def _object_root(self, element: Any) -> Any:
-        """The root element of an object, within the document or in the archive; None without one."""
         root, name = next(element.iterchildren("*"), None), self._object_name(element)
         return _optional_root(self.archive, f"{name}/content.xml") if root is None and name and self.archive is not None else root
 
     def _formula(self, element: Any) -> str:
-        """The formula that an object is; empty for another one."""
         root = self._object_root(element) if element.tag == f"{_DRAW}object" else None
         return mathml_text(root) if root is not None and str(root.tag).endswith("}math") else ""
 
     def _table(self, table: Any) -> Iterator[TextBlock]:
-        """The rows of a table, or the blocks of a layout table."""
         comments = SheetComments()
-        grid, ranges = self._grid(table, comments)
-        is_nested = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
-        if max(map(len, grid), default=0) < 2 or (is_nested and not _has_head(table, grid)):
+        is_layout = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
+        grid, ranges = ([], []) if is_layout else self._grid(table, comments)
+        if max(map(len, grid), default=0) < 2:
             for tc in table.iter(_CELL):
                 if next(tc.iterancestors(f"{_TABLE}table")) is table:
                     yield from self.blocks(tc)
@@ -539,13 +506,10 @@ class OdfReader:
         return sum(len("".join(span.itertext())) for span in spans) >= len("".join(p.itertext()).strip())
 
     def _cell(self, tc: Any) -> str:
-        """A cell as it is shown, dates as ISO; a formula without a value as it is written."""
         formula, is_deleted = str(tc.get(f"{_TABLE}formula") or ""), bool(self.styles.of("table-cell", tc).run.get("is_deleted"))
         if tc.get(f"{_OFFICE}value-type") == "date":
             date = str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
             return marked_text(date, is_deleted=is_deleted)
-        if tc.find(f".//{_TABLE}table") is not None:
-            return "; ".join(" ".join(line.split()) for block in self.blocks(tc) for line in block.text.split("\n") if line.strip())
         pictures = (_picture(shape) for shape in tc.iterchildren(f"{_DRAW}frame"))
         anchored = (block.text for p in tc.iter(_P) for block in self._anchored(p))
         texts = [format_cell(self.flat_text(tc, is_deleted=is_deleted)), *pictures, *anchored]
@@ -558,7 +522,7 @@ class OdfReader:
     def line(self, p: Any, *, is_deleted: bool = False) -> str:
         """The text of a paragraph, without its comments and text boxes."""
         is_deleted = self.styles.of("paragraph", p).run.get("is_deleted", is_deleted)
-        runs = list(self._heard(self._runs(p, TextRun("", link=self.link, is_deleted=is_deleted))))
+        runs = list(self._runs(p, TextRun("", is_deleted=is_deleted)))
         if all(run.is_highlighted for run in runs if run.text.strip()):  # a color of the whole paragraph
             runs = [replace(run, is_highlighted=False) for run in runs]
         return inline_text(runs)
@@ -584,67 +548,30 @@ class OdfReader:
             )
             yield replace(style, text=ruby_text(*map(inline_text, parts)), shift=0)
         elif child.tag == _COMMENT:
-            self._begin_comment(child)
-        elif child.tag == f"{_OFFICE}annotation-end":
-            self.open_comments.pop(str(child.get(f"{_OFFICE}name")), None)
+            self.comments.append(child)
         elif child.tag.startswith(_DRAW):
             yield from self._drawn(child, style)
-        elif str(child.get(f"{_FIELDMARK}type")).endswith("FORMCHECKBOX"):  # of a form taken over from Word
-            parameters = child.iterfind(f"{_FIELDMARK}param[@{_FIELDMARK}name='Checkbox_Checked']")
-            yield replace(style, text=checkbox(any(p.get(f"{_FIELDMARK}value") == "true" for p in parameters)))
         elif child.tag not in _WITHOUT_TEXT:
             own = self.styles.of("text", child).run if child.tag == f"{_TEXT}span" else {}
             yield from self._runs(child, replace(style, link=str(child.get(_HREF) or style.link), **own))
 
     def _drawn(self, child: Any, style: TextRun) -> Iterator[TextRun]:
-        """The value of a control, the description of a picture, or the formula that stands in a line."""
         yield TextRun(self.form_values.get(child.get(f"{_DRAW}control") or "", ""))
         for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
             if text := _picture(shape):
-                yield replace(style, text=f" {text} ", shift=0, link=_shape_link(shape) or _shape_link(child) or style.link)
+                yield replace(style, text=f" {text} ", shift=0)
             for element in shape.iterchildren(f"{_DRAW}object"):
                 before = child.getparent().text if child.getprevious() is None else child.getprevious().tail
                 yield replace(style, text=after(before or "", self._formula(element)), shift=0)
 
-    def _begin_comment(self, comment: Any) -> None:
-        words: list[str] = []
-        self.comments.append((comment, words))
-        name = str(comment.get(f"{_OFFICE}name"))
-        if name in self.comment_ranges and len(self.open_comments) < _MAX_OPEN_COMMENTS:
-            self.open_comments[name] = words
-
-    def _heard(self, runs: Iterable[TextRun]) -> Iterator[TextRun]:
-        """The runs of a paragraph, of which comments that are open remember the words."""
-        for words in self.open_comments.values():
-            words.append(" ")
-        for run in runs:
-            for words in self.open_comments.values():
-                words.append(run.text)
-            yield run
-
-
-def _has_head(table: Any, grid: list[list[str]]) -> bool:
-    if table.find(f"{_TABLE}table-header-rows") is not None:
-        return True
-    return len(grid) > 1 and all(isinstance(text, HeadCell) for text in grid[0]) and not any(isinstance(t, HeadCell) for t in grid[1])
-
 
 def _own_paragraphs(element: Any) -> Iterator[Any]:
-    """The paragraphs of an element, without those of comments, notes and text boxes in them."""
     if element.tag in {_P, _H}:
         yield element
         return
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
             yield from _own_paragraphs(child)
-
-
-def _shape_link(shape: Any) -> str:
-    """Where a click on a shape leads to: by an element around it, or one within it that waits for clicks."""
-    if shape.tag == f"{_DRAW}a":
-        return str(shape.get(_HREF) or "")
-    listener = shape.find(f"{_OFFICE}event-listeners/{_SHOW}event-listener")
-    return "" if listener is None else str(listener.get(_HREF) or "")
 
 
 def _picture(frame: Any) -> str:
@@ -655,12 +582,21 @@ def _picture(frame: Any) -> str:
     return picture_text(": ".join(dict.fromkeys(filter(None, texts))))
 
 
+def _commented_words(comment: Any) -> str:
+    """The words from a comment to its end in the same paragraph."""
+    text = str(comment.tail or "")
+    for sibling in islice(comment.itersiblings("*"), _MAX_COMMENTED):
+        if sibling.tag == f"{_OFFICE}annotation-end" and sibling.get(f"{_OFFICE}name") == comment.get(f"{_OFFICE}name"):
+            return quoted_words(text)
+        text += "".join(sibling.itertext()) + str(sibling.tail or "")
+    return ""
+
+
 def _signature(comment: Any) -> tuple[str, str]:
     return str(comment.findtext(f"{_DC}creator") or ""), str(comment.findtext(f"{_DC}date") or "")
 
 
 def _written_formula(text: str) -> str:
-    """A formula as it is written in a cell: `=SUM(B2:B3)`."""
     return text.removeprefix("of:").removeprefix("oooc:").replace("[.", "").replace(":.", ":").replace("]", "") if text else ""
 
 

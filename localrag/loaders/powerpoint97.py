@@ -20,8 +20,6 @@ _MAX_EDITS = 10_000  # times that a presentation was saved
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A record: its kind and instance, and where its content begins and ends."""
-
     kind: int
     instance: int
     start: int
@@ -58,7 +56,6 @@ class PowerPoint97Presentation:
             yield blocks + [paragraph(f"Notes: {note}") for note in [notes.get(slide_id, "")] if note]
 
     def _directory(self, offset: int) -> dict[int, int]:
-        """Id → place of the objects; each time of saving adds those that changed."""
         places: dict[int, int] = {}
         self._document_id = 0
         seen = set[int]()
@@ -103,18 +100,15 @@ class PowerPoint97Presentation:
         """Of the slides (instance 0) or notes (2), in order: the id of the object, the id of the slide, and the texts of the outline."""
         for child in self._children(self._document) if self._document else ():
             if child.kind == _SLIDE_LIST and child.instance == instance:
-                current: tuple[int, int, list[tuple[int, str]]] | None = None
+                listed: list[tuple[int, int, list[tuple[int, str]]]] = []
                 kind = _NOT_TITLE
                 for record in self._children(child):
                     if record.kind == _PERSIST and record.end - record.start >= 16:
-                        if current is not None:
-                            yield current
                         persist_id, slide_id = (struct.unpack_from("<I", self._data, record.start + n)[0] for n in (0, 12))
-                        current = persist_id, slide_id, []
-                    elif current is not None:
-                        kind = self._add_text(record, kind, current[2])
-                if current is not None:
-                    yield current
+                        listed.append((persist_id, slide_id, []))
+                    elif listed:
+                        kind = self._add_text(record, kind, listed[-1][2])
+                yield from listed
 
     def _add_text(self, record: _Record, kind: int, texts: list[tuple[int, str]]) -> int:
         """Add the text of a record to `texts`; the kind of the texts that follow it."""
@@ -126,7 +120,6 @@ class PowerPoint97Presentation:
         return kind
 
     def _shape_texts(self, parent: _Record, outline: list[tuple[int, str]], depth: int = 0) -> Iterator[tuple[int, str]]:
-        """The texts of the shapes of a slide; a shape may refer to a text of the outline."""
         for record in self._children(parent):
             if record.kind == _TEXTBOX:
                 kind = _NOT_TITLE
@@ -142,7 +135,6 @@ class PowerPoint97Presentation:
                 yield from self._shape_texts(record, outline, depth + 1)
 
     def _notes(self) -> Iterator[tuple[int, str]]:
-        """The id of each slide with speaker notes, and their text."""
         for persist_id, _, outline in self._listed(2):
             record = self._object(persist_id)
             if record is None or record.kind != _NOTES:

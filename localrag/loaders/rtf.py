@@ -6,13 +6,12 @@ Groups are kept on a stack, so the time is linear in the length of the file and 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, metadata_pairs
 from localrag.loaders.document_tree import TextBlock, TextRun, heading, inline_text, item, paragraph, render
-from localrag.loaders.inline_text import comment_line, field_link, quoted_words
+from localrag.loaders.inline_text import comment_line, field_link
 from localrag.loaders.tabular import tables
 
 _TOKEN = re.compile(r"\\'([0-9a-fA-F]{2})|\\([a-zA-Z]{1,32})(-?\d{1,10})?\d* ?|\\([^a-zA-Z])|([{}])|([^\\{}\r\n]+)|[\r\n]+|\\", re.DOTALL)
@@ -37,16 +36,15 @@ _UNREAD_GROUPS = frozenset(
 _KNOWN_OPTIONAL = frozenset({"shpinst", "annotation", "shptxt", "pn", "pntext", "listtext", "txfieldtext", "ud"})  # read also behind \*
 _COLLECTED = {
     "footnote": "note", "annotation": "comment", "listtext": "marker", "pntext": "marker", "title": "title", "author": "author",
-    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "creatim": "date", "info": "info", "fldinst": "field",
+    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "info": "info", "fldinst": "field",
+    "atnauthor": "commenter",
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
-    **{name: name for name in ("atrfstart", "atrfend", "atnauthor", "atnref", "atndate")},
 }  # fmt: skip
 _PLAIN = TextRun("")
 _MAX_NESTED_FLOWS = 20  # notes within notes
 _MAX_FONTS = 10_000
-_MAX_OPEN_COMMENTS = 20  # whose words are still being read
-_INFO = frozenset({"title", "author", "subject", "date"})
+_INFO = frozenset({"title", "author", "subject"})
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +82,6 @@ class _GroupState:
 
     run: TextRun = _PLAIN
     is_skipped: bool = False
-    is_removed: bool = False
     is_hidden: bool = False
     is_optional: bool = False  # directly behind \*
     encoding: str = "cp1252"
@@ -97,7 +94,7 @@ class _GroupState:
 
 @dataclass(slots=True)
 class _RtfReader:
-    """Reads the tokens of a file. `notes`: the texts of footnotes; `named`: title, author, subject and date."""
+    """Reads the tokens of a file. `notes`: the texts of footnotes; `named`: title, author and subject."""
 
     source: str
     state: _GroupState = field(default_factory=_GroupState)
@@ -107,15 +104,12 @@ class _RtfReader:
     to_skip: int = 0  # characters to skip after \u
     notes: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
-    commented: dict[str, list[str]] = field(default_factory=dict)  # number of a comment → the words that it is about
-    open_comments: dict[str, list[str]] = field(default_factory=dict)  # of these, those whose end has not been read
-    said: dict[str, str] = field(default_factory=dict)  # of the comment that is being read: author, number and date
+    commenter: str = ""  # of the next comment
     margins: dict[str, list[str]] = field(default_factory=lambda: {"header": [], "footer": []})
     named: dict[str, str] = field(default_factory=dict)
     fonts: dict[int, str] = field(default_factory=dict)
     styles: dict[int, int] = field(default_factory=dict)  # number of a style → level of its heading
     number: int = 0  # of the font or style being defined
-    day: list[int] = field(default_factory=list)  # year, month, day of creation
 
     def read(self) -> None:
         """Read all tokens, and close the flows that are open at the end."""
@@ -143,17 +137,14 @@ class _RtfReader:
         self.pending += data[skipped:]
 
     def _decode_pending(self) -> None:
-        """Add the collected bytes as text."""
         if self.pending:
             data, self.pending = bytes(self.pending), bytearray()
             self._add(data.decode(self.state.encoding, "replace"))
 
     def _add(self, text: str) -> None:
         state = self.state
-        if not (state.is_skipped or state.is_removed or state.is_hidden):
+        if not (state.is_skipped or state.is_hidden):
             self.flows[-1].runs.append(replace(state.run, text=text))
-            for words in self.open_comments.values() if len(self.flows) == 1 else ():
-                words.append(text)
 
     def _brace(self, brace: str) -> None:
         self._decode_pending()
@@ -207,7 +198,6 @@ class _RtfReader:
             _PROPERTIES[word](self, number or 0)
 
     def _unicode(self, number: int) -> None:
-        """A character by its code: half of a pair, negative above 32,767, and followed by others for old programs."""
         code = number + 0x10000 if -0x8000 <= number < 0 else number
         self._add(chr(code) if 0 < code <= 0x10FFFF else "\ufffd")
         self.to_skip = self.state.n_fallback
@@ -224,7 +214,6 @@ class _RtfReader:
         self.state = replace(self.state, flow=flow, is_skipped=is_skipped, is_optional=False, run=run)
 
     def _end_flow(self, flow: _TextFlow, state: _GroupState) -> None:
-        """Keep what a group collected where it belongs."""
         around, self.state = self.state, state
         self._end_flow_text(flow)
         self.state = around
@@ -235,8 +224,6 @@ class _RtfReader:
             _FLOW_ENDS[flow.kind](self, text)
         elif flow.kind in self.margins and sum(map(str.isalpha, text)) > 1 and text not in self.margins[flow.kind]:
             self.margins[flow.kind].append(text)
-        elif flow.kind == "date" and len(self.day) == 3:
-            self.named["date"] = "{:04}-{:02}-{:02}".format(*self.day)
         elif flow.kind in _INFO and text:
             self.named[flow.kind] = " ".join(text.split())
 
@@ -270,29 +257,14 @@ class _RtfReader:
 
 
 def _end_note(reader: _RtfReader, text: str) -> None:
-    if not reader.state.is_removed:
+    if not reader.state.is_hidden:
         reader.notes.append(text)
         reader.flows[-1].runs.append(TextRun(f" [{len(reader.notes)}]"))
 
 
 def _end_comment(reader: _RtfReader, text: str) -> None:
-    said, reader.said = reader.said, {}
-    words = quoted_words("".join(reader.commented.get(said.get("atnref", ""), ())))
-    packed = (
-        int(said["atndate"]) if re.fullmatch(r"-?\d{1,10}", said.get("atndate", "")) else 0
-    )  # day, month, and years since 1900, above hours and minutes
-    date = f"{1900 + (packed >> 20 & 511)}-{packed >> 16 & 15:02}-{packed >> 11 & 31:02}" if packed else ""
-    reader.comments.append(comment_line(text, said.get("atnauthor", ""), date, words))
-
-
-def _begin_commented(reader: _RtfReader, number: str) -> None:
-    words = reader.commented[number] = []
-    if len(reader.open_comments) < _MAX_OPEN_COMMENTS:
-        reader.open_comments[number] = words
-
-
-def _remember(name: str, reader: _RtfReader, text: str) -> None:
-    reader.said[name] = text
+    reader.comments.append(comment_line(text, reader.commenter, ""))
+    reader.commenter = ""
 
 
 def _end_marker(reader: _RtfReader, text: str) -> None:
@@ -305,9 +277,8 @@ def _end_field(reader: _RtfReader, text: str) -> None:
 
 
 _FLOW_ENDS: dict[str, Callable[[_RtfReader, str], object]] = {
-    "note": _end_note, "comment": _end_comment, "marker": _end_marker, "field": _end_field, "atrfstart": _begin_commented,
-    "atrfend": lambda reader, number: reader.open_comments.pop(number, None),
-    **{name: partial(_remember, name) for name in ("atnauthor", "atnref", "atndate")},
+    "note": _end_note, "marker": _end_marker, "field": _end_field,
+    "commenter": lambda reader, name: setattr(reader, "commenter", name), "comment": _end_comment,
 }  # fmt: skip
 
 
@@ -341,12 +312,10 @@ def _outline(reader: _RtfReader, number: int) -> None:
 
 
 def _plain_characters(reader: _RtfReader, _number: int) -> None:
-    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False, is_removed=False)
+    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False)
 
 
 def _set(name: str) -> Callable[[_RtfReader, int], None]:
-    """What sets a property to a small number."""
-
     def change(reader: _RtfReader, number: int) -> None:
         changed: dict[str, Any] = {name: min(max(number, 0), 10)}
         reader.state = replace(reader.state, **changed)
@@ -354,20 +323,12 @@ def _set(name: str) -> Callable[[_RtfReader, int], None]:
     return change
 
 
-def _date(index: int) -> Callable[[_RtfReader, int], None]:
-    def note(reader: _RtfReader, number: int) -> None:
-        if reader.flows[-1].kind == "date" and len(reader.day) == index:
-            reader.day.append(number)
-
-    return note
-
-
 _RUN_SWITCHES: dict[str, tuple[str, int]] = {
     **{word: ("shift", shift) for word, shift in (("super", 1), ("up", 1), ("sub", -1), ("dn", -1), ("nosupersub", 0))},
     **dict.fromkeys(("strike", "striked", "strikedl"), ("is_deleted", True)),
     "highlight": ("is_highlighted", True),
 }
-_SWITCHES = {"deleted": "is_removed", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
+_SWITCHES = {"deleted": "is_hidden", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
 _PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
     "pard": lambda reader, _: setattr(reader, "state", replace(reader.state, is_in_table=False, heading=0, depth=0)),
     "cell": lambda reader, _: reader._end_cell(), "nestcell": lambda reader, _: reader._end_cell(),
@@ -376,7 +337,6 @@ _PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
     "mac": lambda reader, _: _set_encoding(reader, "mac_roman"), "pc": lambda reader, _: _set_encoding(reader, "cp437"),
     "pca": lambda reader, _: _set_encoding(reader, "cp850"), "f": _font, "fcharset": _character_set, "s": _style,
     "outlinelevel": _outline, "plain": _plain_characters, "uc": _set("n_fallback"), "ilvl": _set("depth"),
-    "yr": _date(0), "mo": _date(1), "dy": _date(2),
 }  # fmt: skip
 
 
@@ -385,7 +345,7 @@ def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     reader = _RtfReader(file.read_bytes().decode("latin-1"))
     reader.read()
     rendered = render(_blocks(reader))
-    named = {name: reader.named.get(name, "") for name in ("title", "author", "date", "subject")}
+    named = {name: reader.named.get(name, "") for name in ("title", "author", "subject")}
     return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
 

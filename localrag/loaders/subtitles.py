@@ -12,7 +12,6 @@ _SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
 _TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
 SECONDS_PER_MINUTE = 60
 _MAX_SHOWN_LINES = 4  # lines on the screen
-_MIN_GROWING_WORDS = 2  # of a line that the next cue shows with more words
 
 
 class _Cue(NamedTuple):
@@ -29,7 +28,7 @@ def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def _cues(text: str) -> Iterator[_Cue]:
-    """The cues, without the lines that they repeat: rolling captions show each line in up to three cues, or longer in each."""
+    """The cues, without the lines that they repeat: rolling captions show each line in up to three cues."""
     shown: list[str] = []  # the last lines
     for cue in _CUE.finditer(text):
         seconds = int(cue[1] or 0) * 3600 + int(cue[2]) * 60 + int(cue[3])
@@ -37,20 +36,12 @@ def _cues(text: str) -> Iterator[_Cue]:
         lines = [line for part in cue[4].split("\n") if (line := " ".join(unescape(_TAG.sub("", part)).split()))]
         n_repeated = next((n for n in range(min(len(lines), len(shown)), 0, -1) if lines[:n] == shown[-n:]), 0)
         new_lines = lines[n_repeated:]
-        if new_lines and shown and new_lines[0].startswith(f"{shown[-1]} ") and shown[-1].count(" ") >= _MIN_GROWING_WORDS - 1:
-            shown[-1], grown = new_lines[0], new_lines[0].removeprefix(shown[-1])
-            words = " ".join([grown.strip(), *new_lines[1:]])
-            shown += new_lines[1:]
-        else:
-            words = " ".join(new_lines)
-            shown += new_lines
-        if words:
-            yield _Cue(seconds, speaker[1].strip() if speaker else "", words)
-        del shown[:-_MAX_SHOWN_LINES]
+        if new_lines:
+            yield _Cue(seconds, speaker[1].strip() if speaker else "", " ".join(new_lines))
+        shown = [*shown, *new_lines][-_MAX_SHOWN_LINES:]
 
 
 def _minutes(cues: list[_Cue]) -> Iterator[tuple[str, str]]:
-    """(label, text) for about every minute."""
     text, start, speaker = "", 0, ""
     for cue in cues:
         elapsed = cue.seconds - start

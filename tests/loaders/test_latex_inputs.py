@@ -1,6 +1,6 @@
 """Commands of LaTeX that another file of the folder defines."""
 
-from localrag.loaders.latex_inputs import MAX_INPUT_BYTES, MAX_INPUT_DEPTH, input_definitions
+from localrag.loaders.latex_inputs import MAX_INPUT_BYTES, input_definitions
 from localrag.loaders.reader import DEFAULT_OPTIONS, content_hash_of
 from tests.loaders.test_load import read, write
 
@@ -13,21 +13,19 @@ def document(*inputs):
 
 
 def test_commands_of_an_input_file_are_expanded(tmp_path):
-    """Also of one below the folder, of a package beside the document, and of a file that an input file takes in."""
+    """Also of one below the folder, and of a package beside the document."""
     sources = {
         "a.tex": document("macros"),
         "b.tex": document("parts/macros.tex"),
         "c.tex": document().replace(b"\\begin", b"\\usepackage{fleet}\\begin", 1),
-        "d.tex": document("outer"),
         "macros.tex": MACRO,
         "parts/macros.tex": MACRO,
         "fleet.sty": MACRO,
-        "outer.tex": b"\\input{macros}",
     }
     (tmp_path / "parts").mkdir()
     folder = write(tmp_path, sources)
 
-    for name in "abcd":
+    for name in "abc":
         assert read(folder / f"{name}.tex").text == "We saw the ketch Skua.", name
 
 
@@ -40,15 +38,6 @@ def test_no_file_outside_the_folder_is_read(tmp_path):
     (folder / "large.tex").write_bytes(MACRO + b" " * MAX_INPUT_BYTES)
 
     assert input_definitions(folder / "a.tex") == ""
-
-
-def test_files_that_take_in_one_another_end(tmp_path):
-    """So do chains of them."""
-    names = [f"m{n}" for n in range(MAX_INPUT_DEPTH + 2)]
-    chain = {f"{a}.tex": MACRO + f"\\input{{{b}}}\\input{{m0}}".encode() for a, b in zip(names, [*names[1:], "a"], strict=True)}
-    folder = write(tmp_path, {"a.tex": document("m0")} | chain)
-
-    assert input_definitions(folder / "a.tex").count("Skua") == MAX_INPUT_DEPTH
 
 
 def test_a_changed_definition_changes_the_hash_of_the_document(tmp_path):

@@ -92,8 +92,6 @@ MARKED = {
     "link": (f"<text:p>Fill in {FORM.format('https://a.example/plots')}.</text:p>", "Fill in the form (https://a.example/plots)."),
     "mail": ('<text:p><text:a xlink:href="mailto:edda@a.example">Edda</text:a></text:p>', "Edda (edda@a.example)"),
     "own place": (f"<text:p>See {FORM.format('#part')}.</text:p>", "See the form."),
-    "shape": ('<text:p>a<draw:a xlink:href="https://a.example"><draw:frame><draw:text-box><text:p>Shop</text:p></draw:text-box>'
-              "</draw:frame></draw:a></text:p>", "a\n\nShop (https://a.example)"),
     "struck": (f"<text:p>Pays {SPAN.format('Gone', '14')} {SPAN.format('Twice', '15')} {SPAN.format('Below', '16')} 17.</text:p>",
                "Pays ~~14~~ ~~15~~ ~~16~~ 17."),
     "struck line": (f'<text:p text:style-name="Line">Dogs {SPAN.format("Kept", "do not")} pay.</text:p>', "~~Dogs~~ do not ~~pay.~~"),
@@ -116,16 +114,13 @@ def test_links_and_marks_are_written_with_their_words(body, text):
     assert found.removesuffix("Footer: file 88-C").strip() == text
 
 
-def test_links_and_struck_text_stand_in_cells_and_on_slides():
-    """A cell by its own style; a shape by what a click on it opens."""
+def test_links_and_struck_text_stand_in_cells():
+    """A cell by its own style."""
     linked = '<table:table-cell table:formula="of:=HYPERLINK(&quot;https://a.example/7&quot;;&quot;water&quot;)"><text:p>water</text:p>'
     cells = odf_cell("Dog") + odf_cell("free", 'table:style-name="Cell"') + f"{linked}</table:table-cell>"
     sheet = odf_table(odf_cell("Animal") + odf_cell("Fare") + odf_cell("Form"), cells)
-    click = '<office:event-listeners><presentation:event-listener xlink:href="https://a.example/7"/></office:event-listeners>'
-    slide = f"<draw:page><draw:custom-shape>{click}<text:p>Pay here</text:p></draw:custom-shape></draw:page>"
 
     assert "Animal: Dog · Fare: ~~free~~ · Form: water (https://a.example/7)" in parsed("a.fods", flat("spreadsheet", sheet, STRUCK)).text
-    assert parsed("a.fodp", flat("presentation", slide)).text == "Pay here (https://a.example/7)"
 
 
 def test_blocks_of_a_document_are_known():
