@@ -1,14 +1,13 @@
 """HTML and EPUB: the blocks of a page in order. XML is parsed without entities, DTDs or network."""
 
-import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from posixpath import dirname, join, normpath
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 from localrag.loaders.content import (
     LoadOptions,
@@ -36,7 +35,7 @@ from localrag.loaders.document_tree import (
     render,
 )
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.inline_text import is_note_letter, picture_text, ruby_text
+from localrag.loaders.inline_text import checkbox, is_note_letter, picture_text, ruby_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, names_of, remove_furniture, write_formulas
 from localrag.loaders.spans import CellRange, fill_spans
@@ -48,24 +47,20 @@ _BLOCKS = frozenset(
     " header hr html legend li main nav ol p section summary table caption tbody template thead tfoot tr td th ul pre title".split()
 )
 _MIN_MAIN_SHARE = 0.2  # of a page's text, for its main element to be all that is read
-_MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
+_MAX_TEXTS_BESIDE = 50  # of a picture, in which its description is looked for
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
 _MIN_LINKS, _CHARS_PER_LINK = 20, 150  # of a page with so many links that those to its own site are left out
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
-_LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
 _BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;{}]*line-through", re.IGNORECASE)
 _CLASS_RULE = re.compile(r"([^{};]+)\{([^{}]*)\}")
 _CLASS_SELECTOR = re.compile(r"[\w*]*\.([\w-]+)")
-_SAVED_FROM = re.compile(r"(?:saved from url=\(\d+\)|\burl: )(https?://\S+)")  # in a comment of a browser
 _LANGUAGE = re.compile(r"(?:\b(?:language|lang|highlight-source|highlight)-|\bbrush:\s*|\bsourceCode )([\w+#.-]+)")
 _NO_LANGUAGES = frozenset({"default", "none", "notranslate", "plain", "plaintext", "text"})
-_MIN_PROSE_WORDS, _PROSE_SHARE = 40, 0.9  # of preformatted text without a mark of code: its letters and blanks
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
-_MAX_NAMING_COLUMNS = 20  # in which a row is looked at for being filled
 _HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?:www\.)?([^/:?#\s]+)", re.IGNORECASE)
-_SHARED_LABELS = frozenset("ac co com edu gob gov net or org".split())  # before a country's
+_SHARED_LABELS = frozenset("ac co com edu gov org".split())  # before a country's
 _BREAK = "\v"
 
 
@@ -89,17 +84,15 @@ def html_content(markup: str, address: str = "") -> ParsedFile:
     except (lxml.etree.LxmlError, ValueError, AssertionError):
         return ParsedFile("")
     named = {str(m.get("name") or m.get("property") or "").lower(): m.get("content") for m in root.iter("meta")}
-    linked = _linked_data(root)
     title = " ".join((root.findtext(".//head/title") or root.findtext(".//title") or "").split())
     metadata = metadata_pairs(
         title=title,
-        author=named.get("author") or named.get("article:author") or linked.get("author"),
-        date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
+        author=named.get("author") or named.get("article:author"),
+        date=named.get("date") or named.get("article:published_time") or named.get("dc.date"),
         description=named.get("description"),
     )
-    saved = _SAVED_FROM.search(markup[:4096])
     canonical = next((str(link.get("href")) for link in root.iter("link") if link.get("rel") == "canonical"), "")
-    own = next(filter(None, (canonical, named.get("og:url"), saved and saved[1], address)), "")
+    own = next(filter(None, (canonical, named.get("og:url"), address)), "")
     page = _read_page(root, str(own))
     rendered = render(_blocks(_main(root), page))
     content = ParsedFile(rendered.text, title, metadata, blocks=rendered.blocks)
@@ -126,26 +119,6 @@ def _is_main(node: Any) -> bool:
     return (local_name(node) == "main" or node.get("role") == "main") and "hidden" not in node.attrib
 
 
-def _linked_data(root: Any) -> dict[str, str]:
-    """Author and date of publication in a page's JSON-LD."""
-    found: dict[str, str] = {}
-    for script in root.iter("script"):
-        if str(script.get("type") or "").lower() == "application/ld+json" and len(script.text or "") <= _MAX_LINKED_CHARS:
-            with suppress(ValueError, RecursionError):
-                data = json.loads(script.text or "")
-                listed = data.get("@graph", [data]) if isinstance(data, dict) else data
-                for thing in listed if isinstance(listed, list) else ():
-                    found = _published(thing) | found if isinstance(thing, dict) else found
-    return found
-
-
-def _published(thing: dict[str, Any]) -> dict[str, str]:
-    author = thing.get("author")
-    author = author[0] if isinstance(author, list) and author else author
-    values = {"author": author.get("name") if isinstance(author, dict) else author, "date": thing.get("datePublished")}
-    return {name: value for name, value in values.items() if isinstance(value, str) and value}
-
-
 def _bare(markup: str) -> str:
     """All the text of a page nested too deeply to be parsed."""
     from html import unescape
@@ -170,10 +143,11 @@ class _PageHead:
     def link(self, href: str) -> str:
         """The address of a link; empty for one within the page or, in a page with many links, on its site."""
         href = href.strip()
-        if href.startswith("//"):
+        if self.base and not href.startswith("#"):
+            with suppress(ValueError):
+                href = urljoin(self.base, href)
+        elif href.startswith("//"):
             href = f"https:{href}"
-        elif self.base and not href.startswith("#"):
-            href = _joined(self.base, href)
         is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
         return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
 
@@ -182,14 +156,6 @@ class _PageHead:
         if local_name(node) in {"del", "s", "strike"} or _STRUCK.search(node.get("style") or ""):
             return True
         return bool(self.struck_classes) and not self.struck_classes.isdisjoint(str(node.get("class") or "").split())
-
-
-def _joined(base: str, href: str) -> str:
-    """An address that may be relative to another one."""
-    if re.match(r"[a-z][\w+.-]*:", href, re.IGNORECASE):
-        return href
-    origin = "/".join(base.split("/")[:3])
-    return f"{origin}{href}" if href.startswith("/") else f"{base.rpartition('/')[0] if base.count('/') > 2 else base}/{href}"
 
 
 def _host(address: str) -> str:
@@ -212,20 +178,16 @@ def _read_page(root: Any, address: str) -> _PageHead:
     body = root if body is None else body
     write_formulas(body)
     remove_furniture(body)
-    hosts = Counter(_host(str(link.get("href"))) for link in body.iter("a") if link.get("href"))
-    own_site = ""
-    if max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) < hosts.total():
-        most = next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
-        own_site = _site(_host(address) or _host(base) or most)
+    n_links = sum(bool(link.get("href")) for link in body.iter("a"))
+    own_site = _site(_host(address or base)) if n_links > max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) else ""
     return _PageHead(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
 
 
 @dataclass(slots=True)
 class _List:
-    """An open list: the last number and what is added to it; its form as in `format_number`, empty for a list without numbers."""
+    """An open list: the last number; its form as in `format_number`, empty for a list without numbers."""
 
     number: int = 0
-    step: int = 1
     form: str = ""
 
 
@@ -263,9 +225,7 @@ class _BlockWriter:
             self.runs.clear()
             return
         is_linked = any(run.link for run in self.runs)
-        is_title = self.level > 0 and bool(self.page.own_site)
-        joined = inline_text(replace(run, link="") for run in self.runs) if is_title else inline_text(self.runs)
-        text = "\n".join(squeezed for part in joined.split(_BREAK) if (squeezed := " ".join(part.split())))
+        text = "\n".join(squeezed for part in inline_text(self.runs).split(_BREAK) if (squeezed := " ".join(part.split())))
         self.runs.clear()
         if not text:
             return
@@ -288,7 +248,7 @@ class _BlockWriter:
             self.add(note)
         elif tag == "pre" or (tag == "div" and node.get("class") == "fragment"):
             self.flush()
-            self.blocks += _preformatted(node)
+            self.blocks.append(code(_raw(node).strip("\n"), _language(node)))
         elif tag == "table" and (found := _tables(node, self.page, self.style)):
             self.flush()
             self.blocks += found
@@ -387,13 +347,7 @@ def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlo
 
 def _list(node: Any) -> _List:
     """A numbered list before its first item."""
-    reversed_list = "reversed" in node.attrib
-    start = number_in(str(node.get("start") or ""), len(node.findall("{*}li")) if reversed_list else 1)
-    form = _LIST_FORMS.get(str(node.get("type") or ""), "")
-    if not form and (style := _LIST_STYLE.search(str(node.get("style") or ""))):
-        form = style[1] + ("Roman" if style[2] == "roman" else "Letter")
-    step = -1 if reversed_list else 1
-    return _List(start - step, step, form or "decimal")
+    return _List(number_in(str(node.get("start") or ""), 1) - 1, _LIST_FORMS.get(str(node.get("type") or ""), "decimal"))
 
 
 def _list_marker(item: Any, lists: list[_List]) -> str:
@@ -401,7 +355,7 @@ def _list_marker(item: Any, lists: list[_List]) -> str:
     if not lists or not lists[-1].form:
         return "-"
     last = lists[-1]
-    last.number = number_in(str(item.get("value") or ""), last.number + last.step)
+    last.number = number_in(str(item.get("value") or ""), last.number + 1)
     return f"{format_number(last.number, last.form)}."
 
 
@@ -429,27 +383,16 @@ def _form_field(node: Any) -> str:
     if node.get("role") == "button":  # it opens a menu
         return ""
     if kind in {"checkbox", "radio"}:
-        return "☒ " if "checked" in node.attrib else "☐ "
-    shown = kind in {"text", "number", "date", "email", "tel", "url", "time", "month", "week", "datetime-local"}
-    return f" {node.get('value') or ''} " if shown else ""
+        return f"{checkbox('checked' in node.attrib)} "
+    return "" if kind in {"button", "hidden", "image", "password", "reset", "submit"} else f" {node.get('value') or ''} "
 
 
 def _picture_text(node: Any) -> str:
-    """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
-    alt = " ".join(str(node.get("alt") or "").split())
-    shown = picture_text(alt, _MIN_ALT_WORDS)
-    if not shown:
-        return ""
-    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
-    beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
-    return "" if alt in beside else f" {shown} "
-
-
-_MAX_TEXTS_BESIDE = 50
-
-
-def _selected_options(node: Any) -> str:
-    return " " + ", ".join(line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+    """The description of a picture, unless it is that of an icon or a file name, or its caption."""
+    shown = picture_text(str(node.get("alt") or ""), _MIN_ALT_WORDS)
+    figure = next(node.iterancestors("{*}figure", "{*}li"), None)
+    beside = " ".join("".join(islice(figure.itertext(), _MAX_TEXTS_BESIDE)).split()) if figure is not None else ""
+    return "" if shown.strip("[]") in beside else f" {shown} "
 
 
 def _ruby(node: Any) -> str:
@@ -462,21 +405,11 @@ def _ruby(node: Any) -> str:
 
 _INLINE: dict[str, Callable[[Any], str]] = {
     "input": _form_field,
-    "select": _selected_options,
+    "select": lambda node: ", ".join(line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib),
     "img": _picture_text,
     "ruby": _ruby,
     "br": lambda _: _BREAK,
 }
-
-
-def _preformatted(node: Any) -> list[TextBlock]:
-    """A listing as code; preformatted text that reads as prose as paragraphs."""
-    text = _raw(node).strip("\n")
-    n_plain = sum(c.isalpha() or c.isspace() for c in text)
-    is_marked = bool(CODE_NAME.search(_names_around(node))) or next(node.iter("{*}code"), None) is not None
-    if not is_marked and len(text.split()) >= _MIN_PROSE_WORDS and n_plain >= _PROSE_SHARE * len(text):
-        return [paragraph(part) for part in re.split(r"\n\s*\n", text)]
-    return [code(text, _language(node))]
 
 
 def _names_around(node: Any) -> str:
@@ -517,37 +450,24 @@ def _tables(table: Any, page: _PageHead, style: TextRun) -> list[TextBlock]:
     width = max((len(row) for row in cells), default=0)
     if width == 1 and CODE_NAME.search(" ".join(map(_names_around, (table, *cells[0])))):
         return [code("\n".join(_raw(c).strip("\n") for row in cells for c in row), _language(table))]
-    if width < 2 or table.get("role") == "presentation" or next(table.iterdescendants("{*}table"), None) is not None:
+    if width < 2 or table.get("role") == "presentation":
         return []
-    sections = table.iter("{*}h1", "{*}h2", "{*}h3", "{*}form")
-    if any(next(section.iterancestors("{*}caption"), None) is None for section in sections):
+    if any(next(row.iterdescendants("{*}table", "{*}h1", "{*}h2", "{*}h3"), None) is not None for row in rows):  # it arranges a page
         return []
-    n_headers = 0
-    while n_headers < len(rows) - 1 and cells[n_headers] and _is_head(rows[n_headers], cells[n_headers]):
-        n_headers += 1
+    are_heads = (len(row) and (local_name(row.getparent()) == "thead" or {*map(local_name, row)} == {"th"}) for row in rows[:-1])
+    n_headers = sum(1 for _ in takewhile(bool, are_heads))
     grid, ranges = _grid(rows, cells, page, style)
     likely = bool(n_headers) or width > 2
     filled = fill_spans(enumerate(grid), ranges, n_header=n_headers, likely=likely)
-    found = list(tables(filled, likely=likely, header_rows=1 if n_headers else 0 if _lists_options(cells) else None))
+    found = list(tables(filled, likely=likely, header_rows=1 if n_headers else None))
     captions = [text for c in table.iterchildren("{*}caption") if (text := _cell_text(c, page, style))]
     return [replace(found[0], text="\n".join([*captions, found[0].text])), *found[1:]] if found else []
-
-
-def _lists_options(cells: list[list[Any]]) -> bool:
-    """Whether a column holds code or options of a command from its first row on: then that is no header."""
-    columns = zip(*(row for row in cells if len(row) > 1 and sum(bool(line_of(c)) for c in row[:_MAX_NAMING_COLUMNS]) > 1), strict=False)
-    are_code = ([line_of(c).startswith("-") or _is_all_in(c, "code", "kbd", "tt") for c in column] for column in columns)
-    return any(column[0] and sum(column) > len(column) / 2 for column in are_code)
 
 
 def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
     if not len(cell) and style == _PLAIN and not page.strikes(cell):
         return " ".join((cell.text or "").split())
     return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
-
-
-def _is_head(row: Any, cells: list[Any]) -> bool:
-    return local_name(row.getparent()) == "thead" or all(local_name(c) == "th" for c in cells)
 
 
 def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:
@@ -608,14 +528,7 @@ def xml_root(data: bytes, *, expand: bool = False) -> Any:
         raise Unreadable(f"damaged: {error}", failed=True) from error
 
 
-_DUBLIN_CORE = {
-    "title": "title",
-    "creator": "author",
-    "date": "date",
-    "publisher": "publisher",
-    "language": "language",
-    "subject": "subject",
-}
+_DUBLIN_CORE = {"title": "title", "creator": "author", "date": "date", "publisher": "publisher"}
 
 
 def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -627,7 +540,7 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
         if path not in names:
             raise Unreadable("damaged: the book has no list of its files", failed=True)
         package = xml_root(read_entry(archive, path))
-        items = {i.get("id"): normpath(join(dirname(path), _unquoted(str(i.get("href"))))) for i in package.iter("{*}item")}
+        items = {i.get("id"): _file(path, i.get("href")) for i in package.iter("{*}item")}
         spine = [name for i in package.iter("{*}itemref") if (name := items.get(i.get("idref"), "")) in names]
         if set(spine) & _encrypted_files(read_entry(archive, "META-INF/encryption.xml", needed=False)):
             raise Unreadable("protected against copying (DRM)")
@@ -663,22 +576,19 @@ def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
         pairs += [(link, link) for link in root.iter("{http://www.w3.org/1999/xhtml}a")]
         for target, label in pairs:
             if target is not None and label is not None and (href := target.get("src") or target.get("href")):
-                file = normpath(join(dirname(path), _unquoted(str(href))))
-                labels.setdefault(file, " ".join("".join(label.itertext()).split())[:80])
+                labels.setdefault(_file(path, href), " ".join("".join(label.itertext()).split())[:80])
     return labels
 
 
 def _encrypted_files(data: bytes) -> set[str]:
     with suppress(Unreadable):
-        return {_unquoted(str(r.get("URI") or "")) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
+        return {unquote(str(r.get("URI"))) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
     return set()
 
 
-def _unquoted(href: str) -> str:
-    """A percent-decoded file name: `%C3%A4.xhtml` → `ä.xhtml`."""
-    return re.sub(
-        r"(?:%[0-9a-fA-F]{2})+", lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), href.partition("#")[0]
-    )
+def _file(path: str, href: Any) -> str:
+    """The file of a book to which an address in the file at a path leads."""
+    return normpath(join(dirname(path), unquote(str(href).partition("#")[0])))
 
 
 def _chapter_name(label: str, chapter: ParsedFile, n: int) -> str:
