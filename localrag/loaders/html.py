@@ -35,7 +35,7 @@ from localrag.loaders.document_tree import (
     render,
 )
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.inline_text import checkbox, is_note_letter, picture_text, ruby_text
+from localrag.loaders.inline_text import checkbox, picture_text, ruby_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, names_of, remove_furniture, write_formulas
 from localrag.loaders.spans import CellRange, fill_spans
@@ -51,12 +51,8 @@ _MAX_TEXTS_BESIDE = 50  # of a picture, in which its description is looked for
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
 _MIN_LINKS, _CHARS_PER_LINK = 20, 150  # of a page with so many links that those to its own site are left out
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
-_BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;{}]*line-through", re.IGNORECASE)
-_CLASS_RULE = re.compile(r"([^{};]+)\{([^{}]*)\}")
-_CLASS_SELECTOR = re.compile(r"[\w*]*\.([\w-]+)")
 _LANGUAGE = re.compile(r"(?:\b(?:language|lang|highlight-source|highlight)-|\bbrush:\s*|\bsourceCode )([\w+#.-]+)")
-_NO_LANGUAGES = frozenset({"default", "none", "notranslate", "plain", "plaintext", "text"})
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?:www\.)?([^/:?#\s]+)", re.IGNORECASE)
@@ -105,40 +101,31 @@ def first_title(content: ParsedFile) -> str:
 
 
 def _main(root: Any) -> Any:
-    """The element whose text is read: `main`, which excludes what a site repeats on each page, if there is one; else the body."""
+    """The element whose text is read: `main`, if there is one; else the body."""
     body = root.find("body")
     body = root if body is None else body
-    mains = [node for node in body.iter("{*}main", "{*}div", "{*}section", "{*}article") if _is_main(node)]
+    mains = [node for node in body.xpath("//main | //*[@role='main']") if "hidden" not in node.attrib]
     if len(mains) != 1:
         return body
     share = len("".join(mains[0].itertext()).split()) / max(1, len("".join(body.itertext()).split()))
     return mains[0] if share >= _MIN_MAIN_SHARE else body
 
 
-def _is_main(node: Any) -> bool:
-    return (local_name(node) == "main" or node.get("role") == "main") and "hidden" not in node.attrib
-
-
 def _bare(markup: str) -> str:
     """All the text of a page nested too deeply to be parsed."""
     from html import unescape
 
-    markup = re.sub(r"(?is)<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", " ", markup)
-    markup = re.sub(r"(?i)</?(?:p|div|br|li|tr|h[1-6]|table|section|article)\b[^<>]*>", "\n\n", markup)
-    return clean_text(unescape(re.sub(r"<[^<>]*>", "", markup)))
+    markup = re.sub(r"(?is)<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", markup)
+    return clean_text(unescape(markup))
 
 
 @dataclass(frozen=True, slots=True)
 class _PageHead:
-    """What the head of a page says about all of it: where it stands, and the classes whose text its style sheet strikes through.
-
-    `own_site`: the domain whose addresses are left out, in a page with many links; empty in others.
-    """
+    """Where a page stands. `own_site`: the domain whose addresses are left out, in a page with many links; empty in others."""
 
     address: str = ""
     base: str = ""
     own_site: str = ""
-    struck_classes: frozenset[str] = frozenset()
 
     def link(self, href: str) -> str:
         """The address of a link; empty for one within the page or, in a page with many links, on its site."""
@@ -151,11 +138,9 @@ class _PageHead:
         is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
         return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
 
-    def strikes(self, node: Any) -> bool:
-        """Whether an element strikes its text through, by its kind, its style or its class."""
-        if local_name(node) in {"del", "s", "strike"} or _STRUCK.search(node.get("style") or ""):
-            return True
-        return bool(self.struck_classes) and not self.struck_classes.isdisjoint(str(node.get("class") or "").split())
+
+def _strikes(node: Any) -> bool:
+    return local_name(node) in {"del", "s", "strike"} or bool(_STRUCK.search(node.get("style") or ""))
 
 
 def _host(address: str) -> str:
@@ -171,8 +156,6 @@ def _site(host: str) -> str:
 
 def _read_page(root: Any, address: str) -> _PageHead:
     """What a page says about all of it; its furniture is taken out."""
-    styles = ((selectors, body) for style in root.iter("style") for selectors, body in _CLASS_RULE.findall(style.text or ""))
-    struck = [selector.strip() for selectors, body in styles if _STRUCK.search(body) for selector in selectors.split(",")]
     base = next((str(node.get("href")) for node in root.iter("base") if _host(str(node.get("href")))), "")
     body = root.find("body")
     body = root if body is None else body
@@ -180,7 +163,7 @@ def _read_page(root: Any, address: str) -> _PageHead:
     remove_furniture(body)
     n_links = sum(bool(link.get("href")) for link in body.iter("a"))
     own_site = _site(_host(address or base)) if n_links > max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) else ""
-    return _PageHead(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
+    return _PageHead(address, base, own_site)
 
 
 @dataclass(slots=True)
@@ -244,8 +227,8 @@ class _BlockWriter:
         tag = local_name(node)
         if tag in _INLINE:
             self.runs.append(replace(self.style, text=_INLINE[tag](node), link="" if tag == "img" else self.style.link))
-        elif tag in {"sup", "a"} and (note := self._note(tag, node)):
-            self.add(note)
+        elif tag in {"sup", "a"} and _is_note_mark(node, deep=tag == "sup"):
+            self.add(superscript(line_of(node), is_note=True))
         elif tag == "pre" or (tag == "div" and node.get("class") == "fragment"):
             self.flush()
             self.blocks.append(code(_raw(node).strip("\n"), _language(node)))
@@ -256,13 +239,6 @@ class _BlockWriter:
             self._open(tag, node)
             return False
         return True
-
-    def _note(self, tag: str, node: Any) -> str:
-        """The mark of a note; empty for other raised text and other links."""
-        begins = not any(run.text.strip() for run in self.runs[-8:])
-        if _is_note_mark(node, deep=tag == "sup"):
-            return superscript(line_of(node), is_note=True)
-        return f"[{line_of(node)}] " if tag == "sup" and begins and node.tail and is_note_letter("", line_of(node)) else ""
 
     def _open(self, tag: str, node: Any) -> None:
         """Begin an element whose text and elements follow."""
@@ -276,7 +252,8 @@ class _BlockWriter:
         elif tag == "li":
             self.marker = max(len(self.lists) - 1, 0), _list_marker(node, self.lists)
         elif tag in {"ul", "ol", "dl"}:
-            self.lists.append(_list(node) if tag == "ol" else _List())
+            form = _LIST_FORMS.get(str(node.get("type")), "decimal") if tag == "ol" else ""
+            self.lists.append(_List(number_in(str(node.get("start") or ""), 1) - 1, form))
         elif tag == "dt":
             self.marker = max(len(self.lists) - 1, 0), ""
         style = self._style(tag, node)
@@ -289,7 +266,7 @@ class _BlockWriter:
 
     def _is_question(self, tag: str, node: Any) -> bool:
         """Whether an element is the question above an answer: of a list of terms, what opens, a bold paragraph of its own."""
-        if not (tag in {"summary", "dt"} or _opens(tag, node) or (tag == "p" and not self.lists and _is_all_in(node, "b", "strong"))):
+        if not (tag in {"summary", "dt"} or _opens(tag, node) or (tag == "p" and not self.lists and _is_bold(node))):
             return False
         text = line_of(node)
         return text.endswith(("?", "？", "؟")) and len(text) <= MAX_TITLE_CHARS
@@ -302,7 +279,7 @@ class _BlockWriter:
             style = replace(style, link=self.page.link(str(node.get("href"))))
         elif tag == "mark":
             style = replace(style, is_highlighted=True)
-        return replace(style, is_deleted=True) if not style.is_deleted and self.page.strikes(node) else style
+        return replace(style, is_deleted=True) if not style.is_deleted and _strikes(node) else style
 
     def end(self, node: Any) -> None:
         """End an element that `start` has begun."""
@@ -345,24 +322,12 @@ def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlo
     return writer.blocks
 
 
-def _list(node: Any) -> _List:
-    """A numbered list before its first item."""
-    return _List(number_in(str(node.get("start") or ""), 1) - 1, _LIST_FORMS.get(str(node.get("type") or ""), "decimal"))
-
-
 def _list_marker(item: Any, lists: list[_List]) -> str:
-    """The marker of a list item: its number in a numbered list."""
     if not lists or not lists[-1].form:
         return "-"
     last = lists[-1]
     last.number = number_in(str(item.get("value") or ""), last.number + 1)
     return f"{format_number(last.number, last.form)}."
-
-
-def raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
-    """A raised element with a text, as it follows the text before it; a mark that begins a note stands apart."""
-    is_letter = is_note_letter(before, text)
-    return superscript(text, is_note=is_note or is_letter) + " " * (is_letter and not before.strip() and bool(node.tail))
 
 
 def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
@@ -378,7 +343,6 @@ _NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-
 
 
 def _form_field(node: Any) -> str:
-    """What was entered into a field of a form."""
     kind = str(node.get("type") or "text").lower()
     if node.get("role") == "button":  # it opens a menu
         return ""
@@ -396,7 +360,6 @@ def _picture_text(node: Any) -> str:
 
 
 def _ruby(node: Any) -> str:
-    """A word with its reading."""
     reading = "".join(line_of(part) for part in node.iter("{*}rt"))
     for part in list(node.iter("{*}rt", "{*}rp")):
         part.clear(keep_tail=True)
@@ -418,8 +381,8 @@ def _names_around(node: Any) -> str:
 
 
 def _language(node: Any) -> str:
-    languages = (match[1].lower() for match in _LANGUAGE.finditer(_names_around(node)))
-    return next((language for language in languages if language not in _NO_LANGUAGES), "")
+    language = _LANGUAGE.search(_names_around(node))
+    return language[1].lower() if language else ""
 
 
 def _raw(root: Any) -> str:
@@ -465,7 +428,7 @@ def _tables(table: Any, page: _PageHead, style: TextRun) -> list[TextBlock]:
 
 
 def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
-    if not len(cell) and style == _PLAIN and not page.strikes(cell):
+    if not len(cell) and style == _PLAIN and not _strikes(cell):
         return " ".join((cell.text or "").split())
     return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
 
@@ -477,13 +440,13 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
     taken: dict[int, int] = {}  # column → last row of the cell above that spans it
     for n, row in enumerate(cells):
         line: list[str] = []
-        own = replace(style, is_deleted=True) if page.strikes(rows[n]) else style
+        own = replace(style, is_deleted=True) if _strikes(rows[n]) else style
         for c in row:
             while taken.get(len(line), -1) >= n:
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
             text = _cell_text(c, page, own)
-            line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
+            line += [HeadCell(text) if local_name(c) == "th" or _is_bold(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
                 taken |= dict.fromkeys(range(left, left + width), n + height - 1)
@@ -491,19 +454,9 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
     return grid, ranges
 
 
-def _is_set_apart(cell: Any) -> bool:
-    """Whether a cell of a table is header markup or all bold."""
-    if local_name(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
-        return True
-    return _is_all_in(cell, "b", "strong")
-
-
-def _is_all_in(node: Any, *names: str) -> bool:
-    """Whether all the text of an element, but commas, is in elements of these names."""
-    if not len(node):
-        return False
-    n_chars = sum(len("".join("".join(e.itertext()).split())) for e in node.iter(*(f"{{*}}{name}" for name in names)))
-    return 0 < n_chars >= len("".join("".join(node.itertext()).replace(",", "").split()))
+def _is_bold(node: Any) -> bool:
+    """Whether all the text of an element is in bold elements."""
+    return len(node) > 0 and 0 < sum(len(line_of(bold)) for bold in node.iter("{*}b", "{*}strong")) >= len(line_of(node))
 
 
 def _span_attribute(node: Any, name: str) -> int:
@@ -544,7 +497,7 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
         spine = [name for i in package.iter("{*}itemref") if (name := items.get(i.get("idref"), "")) in names]
         if set(spine) & _encrypted_files(read_entry(archive, "META-INF/encryption.xml", needed=False)):
             raise Unreadable("protected against copying (DRM)")
-        contents = [items[i.get("id")] for i in package.iter("{*}item") if _is_contents(i)]
+        contents = [items[i.get("id")] for i in package.iter("{*}item") if "dtbncx" in str(i.attrib) or i.get("properties") == "nav"]
         labels = {k: v for name in contents if name in names for k, v in _chapter_labels(read_entry(archive, name), name).items()}
         chapters = [(labels.get(name, ""), html_content(decode(read_entry(archive, name)))) for name in spine]
     joined = join_sections((_chapter_name(label, c, n), RenderedText(c.text, c.blocks)) for n, (label, c) in enumerate(chapters, 1))
@@ -561,10 +514,6 @@ def _dublin_core(package: Any, tag: str) -> list[str]:
     if tag == "creator":
         elements = [e for e in elements if e.get(f"{opf}role") in (None, "aut")] or elements
     return [" ".join(e.text.split()) for e in elements]
-
-
-def _is_contents(item: Any) -> bool:
-    return item.get("media-type") == "application/x-dtbncx+xml" or "nav" in str(item.get("properties") or "").split()
 
 
 def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
