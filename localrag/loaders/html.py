@@ -149,7 +149,7 @@ def _host(address: str) -> str:
 
 
 def _site(host: str) -> str:
-    """The domain of a host: `uni.example` for `de.uni.example`, `bbc.co.uk` for `news.bbc.co.uk`."""
+    """The domain of a host: `bbc.co.uk` for `news.bbc.co.uk`."""
     labels = host.split(".")
     return ".".join(labels[-3 if labels[-2:-1] and labels[-2] in _SHARED_LABELS else -2 :])
 
@@ -245,8 +245,7 @@ class _BlockWriter:
         if tag in _BLOCKS or _opens(tag, node):
             self.flush()
         if tag in _LEVELS:
-            self.titled, self.level = node, _LEVELS[tag]
-            self.last_level = self.level
+            self.titled, self.level, self.last_level = node, _LEVELS[tag], _LEVELS[tag]
         elif self.titled is None and self._is_question(tag, node):
             self.titled, self.level = node, min(self.last_level + 1, 6)
         elif tag == "li":
@@ -303,7 +302,6 @@ def _opens(tag: str, node: Any) -> bool:
 
 
 def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlock]:
-    """The blocks of an element."""
     from lxml import etree
 
     writer, written = _BlockWriter(page, style), None
@@ -332,13 +330,12 @@ def _list_marker(item: Any, lists: list[_List]) -> str:
 
 def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
     """Whether an element is the mark of a note: it is called that, or, if `deep`, it is or holds a link within the book or page."""
-    if any(_NOTE_MARK.search(str(node.get(name) or "")) for name in ("role", "epub:type", f"{_EPUB}type", "class")):
+    if any(_NOTE_MARK.search(str(node.get(name))) for name in ("role", "epub:type", "class")):
         return True
     links = (*node.iter("{*}a"), *node.iterancestors("{*}a")) if deep else ()
     return any("#" in str(link.get("href") or "") or _is_note_mark(link, deep=False) for link in links)
 
 
-_EPUB = "{http://www.idpf.org/2007/ops}"
 _NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-?anchor")
 
 
@@ -381,8 +378,8 @@ def _names_around(node: Any) -> str:
 
 
 def _language(node: Any) -> str:
-    language = _LANGUAGE.search(_names_around(node))
-    return language[1].lower() if language else ""
+    named = _LANGUAGE.search(_names_around(node))
+    return named[1].lower() if named else ""
 
 
 def _raw(root: Any) -> str:
@@ -456,7 +453,8 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
 
 def _is_bold(node: Any) -> bool:
     """Whether all the text of an element is in bold elements."""
-    return len(node) > 0 and 0 < sum(len(line_of(bold)) for bold in node.iter("{*}b", "{*}strong")) >= len(line_of(node))
+    bold = "".join(line_of(e) for e in node.iter("{*}b", "{*}strong")).replace(" ", "")
+    return len(node) > 0 and 0 < len(bold) >= len(line_of(node).replace(" ", ""))
 
 
 def _span_attribute(node: Any, name: str) -> int:
@@ -481,9 +479,6 @@ def xml_root(data: bytes, *, expand: bool = False) -> Any:
         raise Unreadable(f"damaged: {error}", failed=True) from error
 
 
-_DUBLIN_CORE = {"title": "title", "creator": "author", "date": "date", "publisher": "publisher"}
-
-
 def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a book: its chapters in reading order are the parts."""
     with open_archive(file) as archive:
@@ -501,11 +496,11 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
         labels = {k: v for name in contents if name in names for k, v in _chapter_labels(read_entry(archive, name), name).items()}
         chapters = [(labels.get(name, ""), html_content(decode(read_entry(archive, name)))) for name in spine]
     joined = join_sections((_chapter_name(label, c, n), RenderedText(c.text, c.blocks)) for n, (label, c) in enumerate(chapters, 1))
-    values = {label: ", ".join(_dublin_core(package, tag)) for tag, label in _DUBLIN_CORE.items()}
-    return ParsedFile(joined.text, values["title"], metadata_pairs(**values), joined.parts, joined.blocks)
+    title, author, date = (_dublin_core(package, name) for name in ("title", "creator", "date"))
+    return ParsedFile(joined.text, title, metadata_pairs(title=title, author=author, date=date), joined.parts, joined.blocks)
 
 
-def _dublin_core(package: Any, tag: str) -> list[str]:
+def _dublin_core(package: Any, tag: str) -> str:
     """The values of a field of a book: of several dates the publication, of several people the authors."""
     opf = "{http://www.idpf.org/2007/opf}"
     elements = [e for e in package.iter(f"{{*}}{tag}") if (e.text or "").strip()]
@@ -513,7 +508,7 @@ def _dublin_core(package: Any, tag: str) -> list[str]:
         elements = [e for e in elements if e.get(f"{opf}event") != "modification"][-1:]
     if tag == "creator":
         elements = [e for e in elements if e.get(f"{opf}role") in (None, "aut")] or elements
-    return [" ".join(e.text.split()) for e in elements]
+    return ", ".join(" ".join(e.text.split()) for e in elements)
 
 
 def _chapter_labels(data: bytes, path: str) -> dict[str, str]:

@@ -103,7 +103,7 @@ def checkbox(is_checked: bool) -> str:
 def picture_text(description: str, least_words: int = 2) -> str:
     """The description of a picture in brackets; empty for that of an icon, by its length, for a file name, and for `Picture 1`.
 
-    Also for what an Office program wrote, which says so in a paragraph of its own: it is a guess, not what the author says.
+    Also for the guess of an Office program, which says so in a paragraph of its own.
     """
     text = " ".join(description.split())
     is_guess = "\n\n" in description.replace("\r\n", "\n").strip()

@@ -22,7 +22,6 @@ MAX_MESSAGES = 20_000  # of a mailbox
 MAX_NESTED = 10  # messages within messages
 PLAIN_SHARE = 0.8  # of the words of the other versions of a message: then its plain text says as much
 _ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
-_SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 _MBOX_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\r\n]*\r?\n")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
@@ -163,7 +162,7 @@ def _part_body(part: Any) -> _Body:
         text = _text_of(part)
         content = html_content(text) if kind == "text/html" else ParsedFile(clean_text(text))
         return _Body([RenderedText(content.text, content.blocks)])
-    if kind in _SIGNATURES or (kind.startswith("image/") and not name):  # a picture without a name is one of the text
+    if kind.endswith("-signature") or (kind.startswith("image/") and not name):  # a picture without a name is one of the text
         return _Body()
     suffix = ".ics" if kind == "text/calendar" else guess_extension(kind) or ""
     return _Body(files=[(name or ("invitation" if suffix == ".ics" else "unnamed") + suffix, _payload(part))])

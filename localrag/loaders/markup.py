@@ -138,7 +138,7 @@ def _yaml(text: str) -> Any:
 
 
 def _quoted_value(line: re.Match[str]) -> str:
-    """A `name: value` line of YAML with its value in quotation marks unless it has marks of its own: `title: Storm: the second night`."""
+    """A line with its value in quotation marks unless it has marks of its own: `title: Storm: the second night`."""
     value = line[2].rstrip()
     is_marked = value[0] in "\"'[{|>&*!" and not value.startswith("[[")
     return line[0] if is_marked else f"{line[1]}: {json.dumps(value, ensure_ascii=False)}"

@@ -24,7 +24,7 @@ _TOOL = re.compile(
 _FOOTER = re.compile(r"(?<![^\s_-])footer(?![^\s_-])", re.IGNORECASE)
 _IMPRINT = re.compile(r"©|copyright|all rights reserved|(?:built|created|generated|made|powered) (?:with|using|by)", re.IGNORECASE)
 _MAX_FOOTER_CHARS = 600
-_PERMALINK = re.compile(r"header-?link|perma-?link|anchor|hash-?link|heading-?link|backref|self-?link", re.IGNORECASE)
+_PERMALINK = re.compile(r"(?:header|heading|perma|hash|self)-?link|anchor|backref", re.IGNORECASE)
 _PERMALINK_SIGNS = frozenset("¶ # § 🔗 ↩ ↩︎ ↑ ∞ ⚓".split())
 _PERMALINK_WORDS = re.compile(r"\W*|(?:permalink|permanent link|direct link|link|anchor)(?: (?:to|for) .*)?", re.IGNORECASE)
 _LINE_NUMBER = re.compile(r"line-?(?:no|num)|(?<!\S)lnt?(?!\S)|gutter|hljs-ln-n|blob-num", re.IGNORECASE)
@@ -189,7 +189,7 @@ def _can_be_opened(node: Any, sizes: dict[Any, tuple[int, int]], references: set
 
 
 def _is_panel(node: Any, references: set[str]) -> bool:
-    """Whether an element is one that opens, by its kind, its names, what refers to it, or what stands before it."""
+    """Whether an element opens, by its kind, its names, what refers to it, or what stands before it."""
     if local_name(node) in {"dialog", "template"} or node.get("role") == "tabpanel" or node.get("id") in references:
         return True
     before = node.getprevious()

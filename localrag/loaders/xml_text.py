@@ -87,7 +87,8 @@ def _paragraphs(element: Any) -> Iterator[str]:
     if any(map(str.strip, own_texts)) or len(element) == 0:
         if text := _one_line(element):
             is_heading = _name(element) in _HEADINGS and (element.getparent() is None or _name(element.getparent()) != "caption")
-            yield f"{'#' * _heading_level(element)} {text}\n" if is_heading else f"{text}\n"
+            level = min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
+            yield f"{'#' * level} {text}\n" if is_heading else f"{text}\n"
         return
     label = ""
     for child in element:
@@ -97,10 +98,6 @@ def _paragraphs(element: Any) -> Iterator[str]:
         for line in _paragraphs(child):
             yield re.sub(r"^(#* ?)", lambda hashes, own=label: f"{hashes[0]}{own} ", line) if label else line
             label = ""
-
-
-def _heading_level(element: Any) -> int:
-    return min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
 
 
 def _one_line(element: Any) -> str:
@@ -179,7 +176,6 @@ def _person(name: Any) -> str:
 
 
 def _published(article: Any, meta: Any) -> str:
-    """Journal, issue, date and DOI on one line."""
     journal = next((_one_line(e) for e in article.iterfind("{*}front/{*}journal-meta//{*}journal-title")), "")
     places = (meta.findtext(f"{{*}}{name}") or "" for name in ("volume", "issue", "fpage", "elocation-id"))
     doi = meta.findtext("{*}article-id[@pub-id-type='doi']") or ""
@@ -188,7 +184,7 @@ def _published(article: Any, meta: Any) -> str:
 
 
 def _date(meta: Any) -> str:
-    """The first date of publication as far as it is known, as ISO."""
+    """The first full date of publication."""
     dates = [[(e.findtext(f"{{*}}{name}") or "").strip() for name in ("year", "month", "day")] for e in meta.iterchildren("{*}pub-date")]
     known = ["-".join(part.zfill(2) for part in takewhile(str.isdecimal, date)) for date in dates]
     return min(known, key=lambda date: (-len(date), date), default="")
