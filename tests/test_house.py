@@ -121,9 +121,9 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"encodings", "formulas", "non_documents", "page_furniture", "sandbox"},
+        {"encodings", "formulas", "non_documents", "sandbox"},
         {"content", "delimited", "headers", "math_text"},
-        {"discover", "file_kinds"},
+        {"discover", "file_kinds", "page_furniture"},
         {"code_pages", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},
         {"document_tree"},
         {"containers", "tabular"},

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import BadZipFile
 
 from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
 from localrag.loaders.document_tree import RenderedText, heading, join_sections, render
@@ -38,17 +38,27 @@ class InnerFiles:
 
     def read(self, name: str, data: bytes) -> None:
         """Read a file, or the files of an archive. What cannot be read is listed with its reason."""
+        budget = self.options.inner
+        if budget is None or budget.files <= 0 or budget.size < len(data) or budget.depth <= 0:
+            self.unread.append((name, "too many files, too large or too deep within others"))
+            return
+        budget.files, budget.size, budget.depth = budget.files - 1, budget.size - len(data), budget.depth - 1
         try:
-            self._count(len(data))
             if PurePosixPath(name).suffix.lower() == ".zip":
                 self._read_archive(name, data)
-                return
-            content = self._parsed(name, data)
+            else:
+                plain = replace(self.options, ocr="", pages={}, tex_definitions="")
+                content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
+                self.add(f"attachment {name}", name, content)
+                self.unread += [(f"{name}: {key}", value) for key, value in content.metadata if key == "not read"]
+        except MemoryError:
+            raise
         except Unreadable as error:
             self.unread.append((name, str(error)))
-        else:
-            self.add(f"attachment {name}", name, content)
-            self.unread += [(f"{name}: {key}", value) for key, value in content.metadata if key == "not read"]
+        except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
+            self.unread.append((name, _damaged(error)))
+        finally:
+            budget.depth += 1
 
     def add(self, label: str, name: str, content: ParsedFile, *, is_listed: bool = False) -> None:
         """Add a file that was read, under a heading; `is_listed`: the heading stays in the text of the whole file."""
@@ -83,51 +93,20 @@ class InnerFiles:
         )
         return metadata_pairs(**{"not read": "; ".join(listed)})
 
-    def _count(self, size: int) -> None:
-        """Count a file of so many bytes. Raises Unreadable for one beyond the limits."""
-        budget = self.options.inner
-        if budget is None or budget.files <= 0 or budget.size < size or budget.depth <= 0:
-            raise Unreadable("too many files, too large or too deep within others")
-        budget.files, budget.size = budget.files - 1, budget.size - size
-
-    def _parsed(self, name: str, data: bytes) -> ParsedFile:
-        """The content of a file that was counted. Raises Unreadable."""
-        budget = self.options.inner
-        assert budget is not None
-        budget.depth -= 1
-        try:
-            plain = replace(self.options, ocr="", pages={}, tex_definitions="")
-            content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
-        except (Unreadable, MemoryError):
-            raise
-        except RecursionError as error:
-            raise Unreadable("nested too deeply") from error
-        except Exception as error:  # parsers of broken files raise anything
-            raise Unreadable(f"damaged: {str(error)[:100] or 'it ends too early'}", failed=True) from error
-        finally:
-            budget.depth += 1
-        return content
-
     def _read_archive(self, name: str, data: bytes) -> None:
-        """Read the files of an archive that was counted. Raises Unreadable."""
-        budget = self.options.inner
-        assert budget is not None
-        budget.depth -= 1
-        try:
-            with open_archive(InnerFile(name, -1, data)) as archive:
-                for entry in archive.infolist():
-                    if not entry.is_dir():
-                        self._read_entry(archive, f"{name}/{entry.filename}", entry)
-        finally:
-            budget.depth += 1
+        with open_archive(InnerFile(name, -1, data)) as archive:
+            for entry in (entry for entry in archive.infolist() if not entry.is_dir()):
+                inner = f"{name}/{entry.filename}"
+                try:
+                    content = archive.read(entry)
+                except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OSError) as error:
+                    self.unread.append((inner, _damaged(error)))
+                else:
+                    self.read(inner, content)
 
-    def _read_entry(self, archive: ZipFile, name: str, entry: ZipInfo) -> None:
-        try:
-            data = archive.read(entry)
-        except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OSError) as error:
-            self.unread.append((name, f"damaged: {str(error)[:100] or 'it ends too early'}"))
-        else:
-            self.read(name, data)
+
+def _damaged(error: Exception) -> str:
+    return f"damaged: {str(error)[:100] or 'it ends too early'}"
 
 
 def safe_name(name: str) -> str:

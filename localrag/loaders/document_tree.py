@@ -159,7 +159,10 @@ def render(blocks: Iterable[TextBlock]) -> RenderedText:
         text = clean_text(block.text).rstrip()
         if not text:
             continue
-        text = _before_text(block) + text
+        if block.kind is BlockKind.HEADING:
+            text = f"{'#' * block.level} {text}"
+        elif block.kind is BlockKind.LIST:
+            text = "  " * block.level + (f"{block.marker} {text}" if block.marker else text)
         if before is not None:
             pieces.append("\n" if block.kind is before is BlockKind.LIST and not block.is_apart else "\n\n")
             offset += len(pieces[-1])
@@ -167,13 +170,6 @@ def render(blocks: Iterable[TextBlock]) -> RenderedText:
         pieces.append(text)
         offset, before = offset + len(text), block.kind
     return RenderedText("".join(pieces), tuple(places))
-
-
-def _before_text(block: TextBlock) -> str:
-    """What stands before the text of a block."""
-    if block.kind is BlockKind.HEADING:
-        return f"{'#' * block.level} "
-    return "  " * block.level + (f"{block.marker} " if block.marker else "") if block.kind is BlockKind.LIST else ""
 
 
 def join_sections(

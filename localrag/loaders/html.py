@@ -1,14 +1,13 @@
 """HTML and EPUB: the blocks of a page in order. XML is parsed without entities, DTDs or network."""
 
-import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from posixpath import dirname, join, normpath
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 from localrag.loaders.content import (
     LoadOptions,
@@ -36,7 +35,7 @@ from localrag.loaders.document_tree import (
     render,
 )
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.inline_text import is_note_letter, picture_text, ruby_text
+from localrag.loaders.inline_text import checkbox, picture_text, ruby_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, names_of, remove_furniture, write_formulas
 from localrag.loaders.spans import CellRange, fill_spans
@@ -48,24 +47,16 @@ _BLOCKS = frozenset(
     " header hr html legend li main nav ol p section summary table caption tbody template thead tfoot tr td th ul pre title".split()
 )
 _MIN_MAIN_SHARE = 0.2  # of a page's text, for its main element to be all that is read
-_MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
+_MAX_TEXTS_BESIDE = 50  # of a picture, in which its description is looked for
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
 _MIN_LINKS, _CHARS_PER_LINK = 20, 150  # of a page with so many links that those to its own site are left out
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
-_LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
-_BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;{}]*line-through", re.IGNORECASE)
-_CLASS_RULE = re.compile(r"([^{};]+)\{([^{}]*)\}")
-_CLASS_SELECTOR = re.compile(r"[\w*]*\.([\w-]+)")
-_SAVED_FROM = re.compile(r"(?:saved from url=\(\d+\)|\burl: )(https?://\S+)")  # in a comment of a browser
 _LANGUAGE = re.compile(r"(?:\b(?:language|lang|highlight-source|highlight)-|\bbrush:\s*|\bsourceCode )([\w+#.-]+)")
-_NO_LANGUAGES = frozenset({"default", "none", "notranslate", "plain", "plaintext", "text"})
-_MIN_PROSE_WORDS, _PROSE_SHARE = 40, 0.9  # of preformatted text without a mark of code: its letters and blanks
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
-_MAX_NAMING_COLUMNS = 20  # in which a row is looked at for being filled
 _HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?:www\.)?([^/:?#\s]+)", re.IGNORECASE)
-_SHARED_LABELS = frozenset("ac co com edu gob gov net or org".split())  # before a country's
+_SHARED_LABELS = frozenset("ac co com edu gov org".split())  # before a country's
 _BREAK = "\v"
 
 
@@ -89,17 +80,15 @@ def html_content(markup: str, address: str = "") -> ParsedFile:
     except (lxml.etree.LxmlError, ValueError, AssertionError):
         return ParsedFile("")
     named = {str(m.get("name") or m.get("property") or "").lower(): m.get("content") for m in root.iter("meta")}
-    linked = _linked_data(root)
     title = " ".join((root.findtext(".//head/title") or root.findtext(".//title") or "").split())
     metadata = metadata_pairs(
         title=title,
-        author=named.get("author") or named.get("article:author") or linked.get("author"),
-        date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
+        author=named.get("author") or named.get("article:author"),
+        date=named.get("date") or named.get("article:published_time") or named.get("dc.date"),
         description=named.get("description"),
     )
-    saved = _SAVED_FROM.search(markup[:4096])
     canonical = next((str(link.get("href")) for link in root.iter("link") if link.get("rel") == "canonical"), "")
-    own = next(filter(None, (canonical, named.get("og:url"), saved and saved[1], address)), "")
+    own = next(filter(None, (canonical, named.get("og:url"), address)), "")
     page = _read_page(root, str(own))
     rendered = render(_blocks(_main(root), page))
     content = ParsedFile(rendered.text, title, metadata, blocks=rendered.blocks)
@@ -112,84 +101,46 @@ def first_title(content: ParsedFile) -> str:
 
 
 def _main(root: Any) -> Any:
-    """The element whose text is read: `main`, which excludes what a site repeats on each page, if there is one; else the body."""
+    """The element whose text is read: `main`, if there is one; else the body."""
     body = root.find("body")
     body = root if body is None else body
-    mains = [node for node in body.iter("{*}main", "{*}div", "{*}section", "{*}article") if _is_main(node)]
+    mains = [node for node in body.xpath("//main | //*[@role='main']") if "hidden" not in node.attrib]
     if len(mains) != 1:
         return body
     share = len("".join(mains[0].itertext()).split()) / max(1, len("".join(body.itertext()).split()))
     return mains[0] if share >= _MIN_MAIN_SHARE else body
 
 
-def _is_main(node: Any) -> bool:
-    return (local_name(node) == "main" or node.get("role") == "main") and "hidden" not in node.attrib
-
-
-def _linked_data(root: Any) -> dict[str, str]:
-    """Author and date of publication in a page's JSON-LD."""
-    found: dict[str, str] = {}
-    for script in root.iter("script"):
-        if str(script.get("type") or "").lower() == "application/ld+json" and len(script.text or "") <= _MAX_LINKED_CHARS:
-            with suppress(ValueError, RecursionError):
-                data = json.loads(script.text or "")
-                listed = data.get("@graph", [data]) if isinstance(data, dict) else data
-                for thing in listed if isinstance(listed, list) else ():
-                    found = _published(thing) | found if isinstance(thing, dict) else found
-    return found
-
-
-def _published(thing: dict[str, Any]) -> dict[str, str]:
-    author = thing.get("author")
-    author = author[0] if isinstance(author, list) and author else author
-    values = {"author": author.get("name") if isinstance(author, dict) else author, "date": thing.get("datePublished")}
-    return {name: value for name, value in values.items() if isinstance(value, str) and value}
-
-
 def _bare(markup: str) -> str:
     """All the text of a page nested too deeply to be parsed."""
     from html import unescape
 
-    markup = re.sub(r"(?is)<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", " ", markup)
-    markup = re.sub(r"(?i)</?(?:p|div|br|li|tr|h[1-6]|table|section|article)\b[^<>]*>", "\n\n", markup)
-    return clean_text(unescape(re.sub(r"<[^<>]*>", "", markup)))
+    markup = re.sub(r"(?is)<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", markup)
+    return clean_text(unescape(markup))
 
 
 @dataclass(frozen=True, slots=True)
 class _PageHead:
-    """What the head of a page says about all of it: where it stands, and the classes whose text its style sheet strikes through.
-
-    `own_site`: the domain whose addresses are left out, in a page with many links; empty in others.
-    """
+    """Where a page stands. `own_site`: the domain whose addresses are left out, in a page with many links; empty in others."""
 
     address: str = ""
     base: str = ""
     own_site: str = ""
-    struck_classes: frozenset[str] = frozenset()
 
     def link(self, href: str) -> str:
         """The address of a link; empty for one within the page or, in a page with many links, on its site."""
         href = href.strip()
-        if href.startswith("//"):
+        if self.base and not href.startswith("#"):
+            with suppress(ValueError):
+                href = urljoin(self.base, href)
+        elif href.startswith("//"):
             href = f"https:{href}"
-        elif self.base and not href.startswith("#"):
-            href = _joined(self.base, href)
         is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
         return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
 
-    def strikes(self, node: Any) -> bool:
-        """Whether an element strikes its text through, by its kind, its style or its class."""
-        if local_name(node) in {"del", "s", "strike"} or _STRUCK.search(node.get("style") or ""):
-            return True
-        return bool(self.struck_classes) and not self.struck_classes.isdisjoint(str(node.get("class") or "").split())
 
-
-def _joined(base: str, href: str) -> str:
-    """An address that may be relative to another one."""
-    if re.match(r"[a-z][\w+.-]*:", href, re.IGNORECASE):
-        return href
-    origin = "/".join(base.split("/")[:3])
-    return f"{origin}{href}" if href.startswith("/") else f"{base.rpartition('/')[0] if base.count('/') > 2 else base}/{href}"
+def _strikes(node: Any) -> bool:
+    return local_name(node) in {"del", "s", "strike"} or bool(_STRUCK.search(node.get("style") or ""))
 
 
 def _host(address: str) -> str:
@@ -198,34 +149,28 @@ def _host(address: str) -> str:
 
 
 def _site(host: str) -> str:
-    """The domain of a host: `uni.example` for `de.uni.example`, `bbc.co.uk` for `news.bbc.co.uk`."""
+    """The domain of a host: `bbc.co.uk` for `news.bbc.co.uk`."""
     labels = host.split(".")
     return ".".join(labels[-3 if labels[-2:-1] and labels[-2] in _SHARED_LABELS else -2 :])
 
 
 def _read_page(root: Any, address: str) -> _PageHead:
     """What a page says about all of it; its furniture is taken out."""
-    styles = ((selectors, body) for style in root.iter("style") for selectors, body in _CLASS_RULE.findall(style.text or ""))
-    struck = [selector.strip() for selectors, body in styles if _STRUCK.search(body) for selector in selectors.split(",")]
     base = next((str(node.get("href")) for node in root.iter("base") if _host(str(node.get("href")))), "")
     body = root.find("body")
     body = root if body is None else body
     write_formulas(body)
     remove_furniture(body)
-    hosts = Counter(_host(str(link.get("href"))) for link in body.iter("a") if link.get("href"))
-    own_site = ""
-    if max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) < hosts.total():
-        most = next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
-        own_site = _site(_host(address) or _host(base) or most)
-    return _PageHead(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
+    n_links = sum(bool(link.get("href")) for link in body.iter("a"))
+    own_site = _site(_host(address or base)) if n_links > max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) else ""
+    return _PageHead(address, base, own_site)
 
 
 @dataclass(slots=True)
 class _List:
-    """An open list: the last number and what is added to it; its form as in `format_number`, empty for a list without numbers."""
+    """An open list: the last number; its form as in `format_number`, empty for a list without numbers."""
 
     number: int = 0
-    step: int = 1
     form: str = ""
 
 
@@ -263,9 +208,7 @@ class _BlockWriter:
             self.runs.clear()
             return
         is_linked = any(run.link for run in self.runs)
-        is_title = self.level > 0 and bool(self.page.own_site)
-        joined = inline_text(replace(run, link="") for run in self.runs) if is_title else inline_text(self.runs)
-        text = "\n".join(squeezed for part in joined.split(_BREAK) if (squeezed := " ".join(part.split())))
+        text = "\n".join(squeezed for part in inline_text(self.runs).split(_BREAK) if (squeezed := " ".join(part.split())))
         self.runs.clear()
         if not text:
             return
@@ -284,11 +227,11 @@ class _BlockWriter:
         tag = local_name(node)
         if tag in _INLINE:
             self.runs.append(replace(self.style, text=_INLINE[tag](node), link="" if tag == "img" else self.style.link))
-        elif tag in {"sup", "a"} and (note := self._note(tag, node)):
-            self.add(note)
+        elif tag in {"sup", "a"} and _is_note_mark(node, deep=tag == "sup"):
+            self.add(superscript(line_of(node), is_note=True))
         elif tag == "pre" or (tag == "div" and node.get("class") == "fragment"):
             self.flush()
-            self.blocks += _preformatted(node)
+            self.blocks.append(code(_raw(node).strip("\n"), _language(node)))
         elif tag == "table" and (found := _tables(node, self.page, self.style)):
             self.flush()
             self.blocks += found
@@ -297,26 +240,19 @@ class _BlockWriter:
             return False
         return True
 
-    def _note(self, tag: str, node: Any) -> str:
-        """The mark of a note; empty for other raised text and other links."""
-        begins = not any(run.text.strip() for run in self.runs[-8:])
-        if _is_note_mark(node, deep=tag == "sup"):
-            return superscript(line_of(node), is_note=True)
-        return f"[{line_of(node)}] " if tag == "sup" and begins and node.tail and is_note_letter("", line_of(node)) else ""
-
     def _open(self, tag: str, node: Any) -> None:
         """Begin an element whose text and elements follow."""
         if tag in _BLOCKS or _opens(tag, node):
             self.flush()
         if tag in _LEVELS:
-            self.titled, self.level = node, _LEVELS[tag]
-            self.last_level = self.level
+            self.titled, self.level, self.last_level = node, _LEVELS[tag], _LEVELS[tag]
         elif self.titled is None and self._is_question(tag, node):
             self.titled, self.level = node, min(self.last_level + 1, 6)
         elif tag == "li":
             self.marker = max(len(self.lists) - 1, 0), _list_marker(node, self.lists)
         elif tag in {"ul", "ol", "dl"}:
-            self.lists.append(_list(node) if tag == "ol" else _List())
+            form = _LIST_FORMS.get(str(node.get("type")), "decimal") if tag == "ol" else ""
+            self.lists.append(_List(number_in(str(node.get("start") or ""), 1) - 1, form))
         elif tag == "dt":
             self.marker = max(len(self.lists) - 1, 0), ""
         style = self._style(tag, node)
@@ -329,7 +265,7 @@ class _BlockWriter:
 
     def _is_question(self, tag: str, node: Any) -> bool:
         """Whether an element is the question above an answer: of a list of terms, what opens, a bold paragraph of its own."""
-        if not (tag in {"summary", "dt"} or _opens(tag, node) or (tag == "p" and not self.lists and _is_all_in(node, "b", "strong"))):
+        if not (tag in {"summary", "dt"} or _opens(tag, node) or (tag == "p" and not self.lists and _is_bold(node))):
             return False
         text = line_of(node)
         return text.endswith(("?", "？", "؟")) and len(text) <= MAX_TITLE_CHARS
@@ -342,7 +278,7 @@ class _BlockWriter:
             style = replace(style, link=self.page.link(str(node.get("href"))))
         elif tag == "mark":
             style = replace(style, is_highlighted=True)
-        return replace(style, is_deleted=True) if not style.is_deleted and self.page.strikes(node) else style
+        return replace(style, is_deleted=True) if not style.is_deleted and _strikes(node) else style
 
     def end(self, node: Any) -> None:
         """End an element that `start` has begun."""
@@ -366,7 +302,6 @@ def _opens(tag: str, node: Any) -> bool:
 
 
 def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlock]:
-    """The blocks of an element."""
     from lxml import etree
 
     writer, written = _BlockWriter(page, style), None
@@ -385,75 +320,43 @@ def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlo
     return writer.blocks
 
 
-def _list(node: Any) -> _List:
-    """A numbered list before its first item."""
-    reversed_list = "reversed" in node.attrib
-    start = number_in(str(node.get("start") or ""), len(node.findall("{*}li")) if reversed_list else 1)
-    form = _LIST_FORMS.get(str(node.get("type") or ""), "")
-    if not form and (style := _LIST_STYLE.search(str(node.get("style") or ""))):
-        form = style[1] + ("Roman" if style[2] == "roman" else "Letter")
-    step = -1 if reversed_list else 1
-    return _List(start - step, step, form or "decimal")
-
-
 def _list_marker(item: Any, lists: list[_List]) -> str:
-    """The marker of a list item: its number in a numbered list."""
     if not lists or not lists[-1].form:
         return "-"
     last = lists[-1]
-    last.number = number_in(str(item.get("value") or ""), last.number + last.step)
+    last.number = number_in(str(item.get("value") or ""), last.number + 1)
     return f"{format_number(last.number, last.form)}."
-
-
-def raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
-    """A raised element with a text, as it follows the text before it; a mark that begins a note stands apart."""
-    is_letter = is_note_letter(before, text)
-    return superscript(text, is_note=is_note or is_letter) + " " * (is_letter and not before.strip() and bool(node.tail))
 
 
 def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
     """Whether an element is the mark of a note: it is called that, or, if `deep`, it is or holds a link within the book or page."""
-    if any(_NOTE_MARK.search(str(node.get(name) or "")) for name in ("role", "epub:type", f"{_EPUB}type", "class")):
+    if any(_NOTE_MARK.search(str(node.get(name))) for name in ("role", "epub:type", "class")):
         return True
     links = (*node.iter("{*}a"), *node.iterancestors("{*}a")) if deep else ()
     return any("#" in str(link.get("href") or "") or _is_note_mark(link, deep=False) for link in links)
 
 
-_EPUB = "{http://www.idpf.org/2007/ops}"
 _NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-?anchor")
 
 
 def _form_field(node: Any) -> str:
-    """What was entered into a field of a form."""
     kind = str(node.get("type") or "text").lower()
     if node.get("role") == "button":  # it opens a menu
         return ""
     if kind in {"checkbox", "radio"}:
-        return "☒ " if "checked" in node.attrib else "☐ "
-    shown = kind in {"text", "number", "date", "email", "tel", "url", "time", "month", "week", "datetime-local"}
-    return f" {node.get('value') or ''} " if shown else ""
+        return f"{checkbox('checked' in node.attrib)} "
+    return "" if kind in {"button", "hidden", "image", "password", "reset", "submit"} else f" {node.get('value') or ''} "
 
 
 def _picture_text(node: Any) -> str:
-    """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
-    alt = " ".join(str(node.get("alt") or "").split())
-    shown = picture_text(alt, _MIN_ALT_WORDS)
-    if not shown:
-        return ""
-    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
-    beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
-    return "" if alt in beside else f" {shown} "
-
-
-_MAX_TEXTS_BESIDE = 50
-
-
-def _selected_options(node: Any) -> str:
-    return " " + ", ".join(line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+    """The description of a picture, unless it is that of an icon or a file name, or its caption."""
+    shown = picture_text(str(node.get("alt") or ""), _MIN_ALT_WORDS)
+    figure = next(node.iterancestors("{*}figure", "{*}li"), None)
+    beside = " ".join("".join(islice(figure.itertext(), _MAX_TEXTS_BESIDE)).split()) if figure is not None else ""
+    return "" if shown.strip("[]") in beside else f" {shown} "
 
 
 def _ruby(node: Any) -> str:
-    """A word with its reading."""
     reading = "".join(line_of(part) for part in node.iter("{*}rt"))
     for part in list(node.iter("{*}rt", "{*}rp")):
         part.clear(keep_tail=True)
@@ -462,21 +365,11 @@ def _ruby(node: Any) -> str:
 
 _INLINE: dict[str, Callable[[Any], str]] = {
     "input": _form_field,
-    "select": _selected_options,
+    "select": lambda node: ", ".join(line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib),
     "img": _picture_text,
     "ruby": _ruby,
     "br": lambda _: _BREAK,
 }
-
-
-def _preformatted(node: Any) -> list[TextBlock]:
-    """A listing as code; preformatted text that reads as prose as paragraphs."""
-    text = _raw(node).strip("\n")
-    n_plain = sum(c.isalpha() or c.isspace() for c in text)
-    is_marked = bool(CODE_NAME.search(_names_around(node))) or next(node.iter("{*}code"), None) is not None
-    if not is_marked and len(text.split()) >= _MIN_PROSE_WORDS and n_plain >= _PROSE_SHARE * len(text):
-        return [paragraph(part) for part in re.split(r"\n\s*\n", text)]
-    return [code(text, _language(node))]
 
 
 def _names_around(node: Any) -> str:
@@ -485,8 +378,8 @@ def _names_around(node: Any) -> str:
 
 
 def _language(node: Any) -> str:
-    languages = (match[1].lower() for match in _LANGUAGE.finditer(_names_around(node)))
-    return next((language for language in languages if language not in _NO_LANGUAGES), "")
+    named = _LANGUAGE.search(_names_around(node))
+    return named[1].lower() if named else ""
 
 
 def _raw(root: Any) -> str:
@@ -517,37 +410,24 @@ def _tables(table: Any, page: _PageHead, style: TextRun) -> list[TextBlock]:
     width = max((len(row) for row in cells), default=0)
     if width == 1 and CODE_NAME.search(" ".join(map(_names_around, (table, *cells[0])))):
         return [code("\n".join(_raw(c).strip("\n") for row in cells for c in row), _language(table))]
-    if width < 2 or table.get("role") == "presentation" or next(table.iterdescendants("{*}table"), None) is not None:
+    if width < 2 or table.get("role") == "presentation":
         return []
-    sections = table.iter("{*}h1", "{*}h2", "{*}h3", "{*}form")
-    if any(next(section.iterancestors("{*}caption"), None) is None for section in sections):
+    if any(next(row.iterdescendants("{*}table", "{*}h1", "{*}h2", "{*}h3"), None) is not None for row in rows):  # it arranges a page
         return []
-    n_headers = 0
-    while n_headers < len(rows) - 1 and cells[n_headers] and _is_head(rows[n_headers], cells[n_headers]):
-        n_headers += 1
+    are_heads = (len(row) and (local_name(row.getparent()) == "thead" or {*map(local_name, row)} == {"th"}) for row in rows[:-1])
+    n_headers = sum(1 for _ in takewhile(bool, are_heads))
     grid, ranges = _grid(rows, cells, page, style)
     likely = bool(n_headers) or width > 2
     filled = fill_spans(enumerate(grid), ranges, n_header=n_headers, likely=likely)
-    found = list(tables(filled, likely=likely, header_rows=1 if n_headers else 0 if _lists_options(cells) else None))
+    found = list(tables(filled, likely=likely, header_rows=1 if n_headers else None))
     captions = [text for c in table.iterchildren("{*}caption") if (text := _cell_text(c, page, style))]
     return [replace(found[0], text="\n".join([*captions, found[0].text])), *found[1:]] if found else []
 
 
-def _lists_options(cells: list[list[Any]]) -> bool:
-    """Whether a column holds code or options of a command from its first row on: then that is no header."""
-    columns = zip(*(row for row in cells if len(row) > 1 and sum(bool(line_of(c)) for c in row[:_MAX_NAMING_COLUMNS]) > 1), strict=False)
-    are_code = ([line_of(c).startswith("-") or _is_all_in(c, "code", "kbd", "tt") for c in column] for column in columns)
-    return any(column[0] and sum(column) > len(column) / 2 for column in are_code)
-
-
 def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
-    if not len(cell) and style == _PLAIN and not page.strikes(cell):
+    if not len(cell) and style == _PLAIN and not _strikes(cell):
         return " ".join((cell.text or "").split())
     return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
-
-
-def _is_head(row: Any, cells: list[Any]) -> bool:
-    return local_name(row.getparent()) == "thead" or all(local_name(c) == "th" for c in cells)
 
 
 def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:
@@ -557,13 +437,13 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
     taken: dict[int, int] = {}  # column → last row of the cell above that spans it
     for n, row in enumerate(cells):
         line: list[str] = []
-        own = replace(style, is_deleted=True) if page.strikes(rows[n]) else style
+        own = replace(style, is_deleted=True) if _strikes(rows[n]) else style
         for c in row:
             while taken.get(len(line), -1) >= n:
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
             text = _cell_text(c, page, own)
-            line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
+            line += [HeadCell(text) if local_name(c) == "th" or _is_bold(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
                 taken |= dict.fromkeys(range(left, left + width), n + height - 1)
@@ -571,19 +451,10 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
     return grid, ranges
 
 
-def _is_set_apart(cell: Any) -> bool:
-    """Whether a cell of a table is header markup or all bold."""
-    if local_name(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
-        return True
-    return _is_all_in(cell, "b", "strong")
-
-
-def _is_all_in(node: Any, *names: str) -> bool:
-    """Whether all the text of an element, but commas, is in elements of these names."""
-    if not len(node):
-        return False
-    n_chars = sum(len("".join("".join(e.itertext()).split())) for e in node.iter(*(f"{{*}}{name}" for name in names)))
-    return 0 < n_chars >= len("".join("".join(node.itertext()).replace(",", "").split()))
+def _is_bold(node: Any) -> bool:
+    """Whether all the text of an element is in bold elements."""
+    bold = "".join(line_of(e) for e in node.iter("{*}b", "{*}strong")).replace(" ", "")
+    return len(node) > 0 and 0 < len(bold) >= len(line_of(node).replace(" ", ""))
 
 
 def _span_attribute(node: Any, name: str) -> int:
@@ -608,16 +479,6 @@ def xml_root(data: bytes, *, expand: bool = False) -> Any:
         raise Unreadable(f"damaged: {error}", failed=True) from error
 
 
-_DUBLIN_CORE = {
-    "title": "title",
-    "creator": "author",
-    "date": "date",
-    "publisher": "publisher",
-    "language": "language",
-    "subject": "subject",
-}
-
-
 def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a book: its chapters in reading order are the parts."""
     with open_archive(file) as archive:
@@ -627,19 +488,19 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
         if path not in names:
             raise Unreadable("damaged: the book has no list of its files", failed=True)
         package = xml_root(read_entry(archive, path))
-        items = {i.get("id"): normpath(join(dirname(path), _unquoted(str(i.get("href"))))) for i in package.iter("{*}item")}
+        items = {i.get("id"): _file(path, i.get("href")) for i in package.iter("{*}item")}
         spine = [name for i in package.iter("{*}itemref") if (name := items.get(i.get("idref"), "")) in names]
         if set(spine) & _encrypted_files(read_entry(archive, "META-INF/encryption.xml", needed=False)):
             raise Unreadable("protected against copying (DRM)")
-        contents = [items[i.get("id")] for i in package.iter("{*}item") if _is_contents(i)]
+        contents = [items[i.get("id")] for i in package.iter("{*}item") if "dtbncx" in str(i.attrib) or i.get("properties") == "nav"]
         labels = {k: v for name in contents if name in names for k, v in _chapter_labels(read_entry(archive, name), name).items()}
         chapters = [(labels.get(name, ""), html_content(decode(read_entry(archive, name)))) for name in spine]
     joined = join_sections((_chapter_name(label, c, n), RenderedText(c.text, c.blocks)) for n, (label, c) in enumerate(chapters, 1))
-    values = {label: ", ".join(_dublin_core(package, tag)) for tag, label in _DUBLIN_CORE.items()}
-    return ParsedFile(joined.text, values["title"], metadata_pairs(**values), joined.parts, joined.blocks)
+    title, author, date = (_dublin_core(package, name) for name in ("title", "creator", "date"))
+    return ParsedFile(joined.text, title, metadata_pairs(title=title, author=author, date=date), joined.parts, joined.blocks)
 
 
-def _dublin_core(package: Any, tag: str) -> list[str]:
+def _dublin_core(package: Any, tag: str) -> str:
     """The values of a field of a book: of several dates the publication, of several people the authors."""
     opf = "{http://www.idpf.org/2007/opf}"
     elements = [e for e in package.iter(f"{{*}}{tag}") if (e.text or "").strip()]
@@ -647,11 +508,7 @@ def _dublin_core(package: Any, tag: str) -> list[str]:
         elements = [e for e in elements if e.get(f"{opf}event") != "modification"][-1:]
     if tag == "creator":
         elements = [e for e in elements if e.get(f"{opf}role") in (None, "aut")] or elements
-    return [" ".join(e.text.split()) for e in elements]
-
-
-def _is_contents(item: Any) -> bool:
-    return item.get("media-type") == "application/x-dtbncx+xml" or "nav" in str(item.get("properties") or "").split()
+    return ", ".join(" ".join(e.text.split()) for e in elements)
 
 
 def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
@@ -663,22 +520,19 @@ def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
         pairs += [(link, link) for link in root.iter("{http://www.w3.org/1999/xhtml}a")]
         for target, label in pairs:
             if target is not None and label is not None and (href := target.get("src") or target.get("href")):
-                file = normpath(join(dirname(path), _unquoted(str(href))))
-                labels.setdefault(file, " ".join("".join(label.itertext()).split())[:80])
+                labels.setdefault(_file(path, href), " ".join("".join(label.itertext()).split())[:80])
     return labels
 
 
 def _encrypted_files(data: bytes) -> set[str]:
     with suppress(Unreadable):
-        return {_unquoted(str(r.get("URI") or "")) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
+        return {unquote(str(r.get("URI"))) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
     return set()
 
 
-def _unquoted(href: str) -> str:
-    """A percent-decoded file name: `%C3%A4.xhtml` → `ä.xhtml`."""
-    return re.sub(
-        r"(?:%[0-9a-fA-F]{2})+", lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), href.partition("#")[0]
-    )
+def _file(path: str, href: Any) -> str:
+    """The file of a book to which an address in the file at a path leads."""
+    return normpath(join(dirname(path), unquote(str(href).partition("#")[0])))
 
 
 def _chapter_name(label: str, chapter: ParsedFile, n: int) -> str:

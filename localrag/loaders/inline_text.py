@@ -36,7 +36,6 @@ _SYMBOL_FONTS = {
     "symbol": {ord(code): sign for code, sign in _SYMBOLS.items()},
     "wingdings": _WINGDINGS,
     "wingdings 2": {0x4F: "✗", 0x50: "✓", 0x51: CHECKED, 0x52: "☑", 0x53: CHECKED, 0x54: CHECKED, 0x97: "•", 0xA2: "■", 0xA3: UNCHECKED},
-    "webdings": {0x61: "✓", 0x63: UNCHECKED, 0x67: "■", 0x72: "✗"},
 }
 _PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp|[ew]mf|bmp|tiff?)\Z", re.IGNORECASE)
 _PICTURE_NUMBER = re.compile(r"\w+\s\d+")
@@ -91,19 +90,9 @@ def is_note_letter(before: str, mark: str) -> bool:
 def symbol_text(font: str, text: str) -> str:
     """Text in a symbol font: its characters, also those at U+F020 to U+F0FF, as ordinary ones; other text unchanged."""
     signs = _SYMBOL_FONTS.get(font.lower())
-    if signs is None and not _PRIVATE.search(text):
-        return text
-    return "".join(_symbol(signs, c) for c in text)
-
-
-def _symbol(signs: dict[int, str] | None, character: str) -> str:
-    code = ord(character)
-    is_private = 0xF020 <= code <= 0xF0FF
-    if not is_private and (signs is None or not 0x20 < code < 0x100):
-        return character
-    if signs is None:
-        signs = _WINGDINGS
-    return signs.get(code & 0xFF, "•" if is_private else character)
+    if signs is not None:
+        text = "".join(signs.get(ord(c), c) for c in text)
+    return _PRIVATE.sub(lambda c: (signs or _WINGDINGS).get(ord(c[0]) & 0xFF, "•"), text)
 
 
 def checkbox(is_checked: bool) -> str:
@@ -114,7 +103,7 @@ def checkbox(is_checked: bool) -> str:
 def picture_text(description: str, least_words: int = 2) -> str:
     """The description of a picture in brackets; empty for that of an icon, by its length, for a file name, and for `Picture 1`.
 
-    Also for what an Office program wrote, which says so in a paragraph of its own: it is a guess, not what the author says.
+    Also for the guess of an Office program, which says so in a paragraph of its own.
     """
     text = " ".join(description.split())
     is_guess = "\n\n" in description.replace("\r\n", "\n").strip()

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from email import message_from_bytes, message_from_string, policy
+from email import message_from_bytes, policy
 from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
@@ -21,7 +22,6 @@ MAX_MESSAGES = 20_000  # of a mailbox
 MAX_NESTED = 10  # messages within messages
 PLAIN_SHARE = 0.8  # of the words of the other versions of a message: then its plain text says as much
 _ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
-_SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
 _MBOX_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\r\n]*\r?\n")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
@@ -34,14 +34,8 @@ class _Body:
     files: list[tuple[str, bytes]] = field(default_factory=list)
     messages: list[EmailMessage] = field(default_factory=list)
 
-    def add(self, other: "_Body") -> None:
-        """Put what another part holds behind it."""
-        self.texts += other.texts
-        self.files += other.files
-        self.messages += other.messages
-
     @property
-    def words(self) -> int:
+    def n_words(self) -> int:
         """Number of words of the texts."""
         return sum(len(rendered.text.split()) for rendered in self.texts)
 
@@ -67,8 +61,8 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
     """A message with its headers as metadata. `inner` gets the files attached to it and the messages that it forwards."""
     body = _part_body(message)
     headers = _headers(message)
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    names = [f"Attachments: {', '.join(name for name, _ in body.files)}"] if body.files else []
+    lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
+    names = f"Attachments: {', '.join(name for name, _ in body.files)}" if body.files else ""
     for name, data in body.files:
         inner.read(name, data)
     for forwarded in body.messages if depth < MAX_NESTED else ():
@@ -76,8 +70,7 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
         inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
     if body.messages and depth >= MAX_NESTED:
         inner.unread.append(("messages within messages", f"more than {MAX_NESTED} deep"))
-    sections: list[str | RenderedText] = [clean_text("\n".join(lines)), *body.texts, *map(clean_text, names)]
-    own = join_sections(("", section) for section in sections)
+    own = join_sections(("", section) for section in (clean_text(lines), *body.texts, clean_text(names)))
     rendered = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
     metadata = metadata_pairs(title=headers.get("Subject"), author=headers.get("From"), **named)
@@ -99,9 +92,8 @@ def parse_mailbox(file: OpenFile, options: LoadOptions) -> ParsedFile:
         except Unreadable as error:
             messages.unread.append((f"message {len(messages.sections) + 1}", str(error)))
             continue
-        messages.add(
-            _place(message), _place(message), _parsed_message(message, InnerFiles(options, unread=messages.unread)), is_listed=True
-        )
+        content = _parsed_message(message, InnerFiles(options, unread=messages.unread))
+        messages.add(_place(message), _place(message), content, is_listed=True)
     if len(starts) > MAX_MESSAGES:
         messages.unread.append((f"{len(starts) - MAX_MESSAGES} messages", f"after the first {MAX_MESSAGES:,}"))
     rendered = join_sections(messages.sections)
@@ -116,29 +108,21 @@ def parse_web_archive(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if page is None:
         return parse_mail(file, options)
     content = html_content(_text_of(page), str(page.get("Content-Location") or ""))
-    headers = _headers(message)
-    named = dict(content.metadata)
-    values = {
-        "title": content.title or headers.get("Subject"),
-        "author": named.get("author"),
-        "date": named.get("date") or headers.get("Date"),
-    }
-    return replace(content, title=values["title"] or "", metadata=metadata_pairs(**values, description=named.get("description")))
+    saved = {"title": _header(message, "Subject"), "date": _header(message, "Date")}
+    values = saved | {"title": content.title or saved["title"]} | dict(content.metadata)
+    return replace(content, title=values["title"], metadata=metadata_pairs(**values))
 
 
 def _message(data: bytes) -> EmailMessage:
     """A message from its bytes. Raises Unreadable."""
     if not data.strip():
         raise Unreadable("empty")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:200]:
-        message: Any = message_from_string(decode(data).lstrip("\ufeff"), policy=policy.default)
-    else:
-        message = message_from_bytes(data.removeprefix(b"\xef\xbb\xbf"), policy=policy.default)
+    message = message_from_bytes(data.removeprefix(b"\xef\xbb\xbf"), policy=policy.default)
     if message.get_content_type() in _ENCRYPTED:
         raise Unreadable("encrypted")
     if not message.keys():
         raise Unreadable("damaged: it has no headers", failed=True)
-    return message  # type: ignore[no-any-return]
+    return message
 
 
 def _place(message: EmailMessage) -> str:
@@ -157,13 +141,10 @@ def _header(message: EmailMessage, name: str) -> str:
         decoded = make_header(decode_header(raw)) if len(raw) > MAX_HEADER_CHARS else message[name]
         value = " ".join(str(decoded or "").split())
     except Exception:  # noqa: BLE001 - the standard library's parser of broken headers raises what it likes
-        value = ""
-    if name != "Date":
-        return value
-    try:
-        return parsedate_to_datetime(value).isoformat(sep=" ")
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return value
+        return ""
+    with suppress(ValueError, TypeError, IndexError, OverflowError):
+        return parsedate_to_datetime(value).isoformat(sep=" ") if name == "Date" else value
+    return value
 
 
 def _part_body(part: Any) -> _Body:
@@ -173,53 +154,24 @@ def _part_body(part: Any) -> _Body:
         return _Body(messages=[p for p in part.get_payload() if isinstance(p, EmailMessage)] if part.is_multipart() else [])
     if part.is_multipart():
         bodies = [_part_body(child) for child in part.get_payload()]
-        return _best(bodies) if kind == "multipart/alternative" else _all(bodies)
+        texts = _best(bodies) if kind == "multipart/alternative" else [text for body in bodies for text in body.texts]
+        files = {file: None for body in bodies for file in body.files}  # each once, also an invitation among the versions
+        return _Body(texts, list(files), [message for body in bodies for message in body.messages])
     name = _file_name(part)
     if kind in {"text/plain", "text/html"} and not name and part.get_content_disposition() != "attachment":
         text = _text_of(part)
-        if kind == "text/plain":
-            return _Body([RenderedText(clean_text(_unwrapped(text, part)))])
-        content = html_content(text)
+        content = html_content(text) if kind == "text/html" else ParsedFile(clean_text(text))
         return _Body([RenderedText(content.text, content.blocks)])
-    if kind in _SIGNATURES or (kind.startswith("image/") and not name):  # a picture without a name is one of the text
+    if kind.endswith("-signature") or (kind.startswith("image/") and not name):  # a picture without a name is one of the text
         return _Body()
     suffix = ".ics" if kind == "text/calendar" else guess_extension(kind) or ""
     return _Body(files=[(name or ("invitation" if suffix == ".ics" else "unnamed") + suffix, _payload(part))])
 
 
-def _all(bodies: Sequence[_Body]) -> _Body:
-    whole = _Body()
-    for body in bodies:
-        whole.add(body)
-    return whole
-
-
-def _best(bodies: Sequence[_Body]) -> _Body:
-    """The first of several versions that says about as much as the longest, plain text mostly, and the files of all: invitations, too."""
-    most = max((body.words for body in bodies), default=0)
-    chosen = next((body for body in bodies if body.words >= PLAIN_SHARE * most), _Body())
-    whole = _Body(chosen.texts)
-    for body in bodies:
-        whole.files += [file for file in body.files if file not in whole.files]
-        whole.messages += body.messages
-    return whole
-
-
-def _unwrapped(text: str, part: Any) -> str:
-    """Plain text whose lines were wrapped for sending (format=flowed, RFC 3676) in its paragraphs."""
-    if str(part.get_param("format") or "").lower() != "flowed":
-        return text
-    joins = str(part.get_param("delsp") or "").lower() == "yes"
-    lines: list[str] = []
-    flows = False
-    for raw in text.split("\n"):
-        line = raw[1:] if raw.startswith(" ") else raw
-        if flows and not line.startswith(">") and lines:
-            lines[-1] = (lines[-1][:-1] if joins else lines[-1]) + line
-        else:
-            lines.append(line)
-        flows = line.endswith(" ") and line != "-- " and not line.startswith(">")
-    return "\n".join(lines)
+def _best(bodies: Sequence[_Body]) -> list[RenderedText]:
+    """The first of several versions that says about as much as the longest, plain text mostly."""
+    most = max((body.n_words for body in bodies), default=0)
+    return next((body.texts for body in bodies if body.n_words >= PLAIN_SHARE * most), [])
 
 
 def _file_name(part: Any) -> str:

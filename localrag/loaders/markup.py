@@ -103,13 +103,13 @@ def parse_org(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Org, unchanged; `#+TITLE:` and similar lines become metadata."""
     text = decode(file.read_bytes())
     metadata = metadata_pairs(**{name.lower(): value for name, value in _ORG.findall(text)})
-    return ParsedFile(text, dict(metadata).get("title", "") or _first_match(_HEADING["org"], text), metadata)
+    return ParsedFile(text, dict(metadata).get("title", "") or _first_heading("org", text), metadata)
 
 
 def parse_asciidoc(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """AsciiDoc, unchanged."""
     text = decode(file.read_bytes())
-    return ParsedFile(text, _first_match(_HEADING["adoc"], text))
+    return ParsedFile(text, _first_heading("adoc", text))
 
 
 def front_matter(text: str) -> tuple[Mapping[str, Any], int]:
@@ -138,7 +138,7 @@ def _yaml(text: str) -> Any:
 
 
 def _quoted_value(line: re.Match[str]) -> str:
-    """A `name: value` line of YAML with its value in quotation marks unless it has marks of its own: `title: Storm: the second night`."""
+    """A line with its value in quotation marks unless it has marks of its own: `title: Storm: the second night`."""
     value = line[2].rstrip()
     is_marked = value[0] in "\"'[{|>&*!" and not value.startswith("[[")
     return line[0] if is_marked else f"{line[1]}: {json.dumps(value, ensure_ascii=False)}"
@@ -161,8 +161,8 @@ def _value(value: Any) -> str:
     return "" if value is None or isinstance(value, dict) else str(value)
 
 
-def _first_match(heading: re.Pattern[str], text: str) -> str:
-    match = heading.search(text)
+def _first_heading(form: str, text: str) -> str:
+    match = _HEADING[form].search(text)
     return match[1] if match else ""
 
 

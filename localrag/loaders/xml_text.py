@@ -14,18 +14,17 @@ from localrag.loaders.content import (
     clean_text,
     decode,
     metadata_pairs,
-    subscript,
     superscript,
 )
-from localrag.loaders.html import data_table_lines, html_content, parse_html, raised_text, xml_root
-from localrag.loaders.tabular import format_row, table_lines
+from localrag.loaders.html import data_table_lines, html_content, parse_html, xml_root
+from localrag.loaders.inline_text import shifted_text
+from localrag.loaders.tabular import format_row
 
 _HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
 _SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
 _SUPPRESSED = frozenset({"script", "style"})
 _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
-_CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
@@ -52,7 +51,9 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return parse_html(file, options)
     if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
         lines = [line for article in articles for line in _article_lines(article)]
-        return ParsedFile(clean_text("\n".join(lines)), _title(root), _article_metadata(articles[0]))
+        meta = _article_meta(articles[0])
+        said = () if meta is None else metadata_pairs(title=_title(meta), author=", ".join(_authors(meta)), date=_date(meta))
+        return ParsedFile(clean_text("\n".join(lines)), _title(root), said)
     lines = list(_paragraphs(root) if _is_prose(root) else _values(root))
     return ParsedFile(clean_text("\n".join(lines)), _title(root))
 
@@ -74,7 +75,7 @@ def _paragraphs(element: Any) -> Iterator[str]:
     """Every element with text of its own, including its children, as a paragraph."""
     if _name(element) in _SUPPRESSED:
         return
-    if _name(element) == "table" and (lines := data_table_lines(element) or _cals_table_lines(element)):
+    if _name(element) == "table" and (lines := data_table_lines(element)):
         yield "\n".join([*lines, ""])
         return
     if _name(element) == "ack" and element.find("{*}title") is None:
@@ -84,12 +85,10 @@ def _paragraphs(element: Any) -> Iterator[str]:
         return
     own_texts = [element.text or "", *(c.tail or "" for c in element)]
     if any(map(str.strip, own_texts)) or len(element) == 0:
-        notes: list[str] = []
-        text = " ".join(_sentence(element, notes).split())
-        if text:
+        if text := _one_line(element):
             is_heading = _name(element) in _HEADINGS and (element.getparent() is None or _name(element.getparent()) != "caption")
-            yield f"{'#' * _heading_level(element)} {text}\n" if is_heading else f"{text}\n"
-        yield from (f"{note}\n" for note in notes)
+            level = min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
+            yield f"{'#' * level} {text}\n" if is_heading else f"{text}\n"
         return
     label = ""
     for child in element:
@@ -97,46 +96,33 @@ def _paragraphs(element: Any) -> Iterator[str]:
             label = _one_line(child)
             continue
         for line in _paragraphs(child):
-            yield _labelled(label, line)
+            yield re.sub(r"^(#* ?)", lambda hashes, own=label: f"{hashes[0]}{own} ", line) if label else line
             label = ""
 
 
-def _heading_level(element: Any) -> int:
-    return min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
-
-
-def _labelled(label: str, line: str) -> str:
-    hashes, space, text = line.partition(" ") if line.startswith("#") else ("", "", line)
-    return f"{hashes}{space}{label} {text}" if label else line
-
-
 def _one_line(element: Any) -> str:
-    return " ".join(_sentence(element, []).split())
+    return " ".join(_sentence(element).split())
 
 
-def _sentence(element: Any, notes: list[str]) -> str:
-    """The running text of an element; notes in it are gathered in `notes`, below their marks."""
+def _sentence(element: Any) -> str:
+    """The running text of an element; notes in it are in brackets."""
     texts = [element.text or ""]
     for child in element:
         name = _name(child)
         if name in _NOTES:
-            mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
-            notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
-            texts.append(f"[{mark}]")
+            texts.append(f" [{_one_line(child)}]")
         elif name in _REFERENCES and _is_reference_mark("".join(texts)[-_MAX_BRACKETED_CHARS:], " ".join(child.itertext()).strip()):
             texts.append(superscript(" ".join(child.itertext()), is_note=True))
         elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
-            raised = name.startswith("sup")
-            is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
-            text = " ".join(_sentence(child, notes).split())
-            texts.append(raised_text(child, text, "".join(texts)[-60:], is_note=is_note) if raised else subscript(text))
+            text = _one_line(child)
+            is_note = name.startswith("sup") and next(child.iter("{*}xref", "{*}ref"), None) is not None
+            shifted = shifted_text("".join(texts)[-60:], text, 1 if name.startswith("sup") else -1)
+            texts.append(superscript(text, is_note=True) if is_note else shifted)
         elif name in {"lb", "pb", "br", "cb"}:
             texts.append("" if child.get("break") == "no" else " ")
-        elif name == "choice":
-            texts.append(_sentence(next((c for c in child if _name(c) in _CHOICES), child), notes))
         elif name not in _SUPPRESSED:
             adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
-            texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
+            texts += [" "] * bool(adjacent) + [_sentence(child)]
         texts.append(child.tail or "")
     return "".join(texts)
 
@@ -161,7 +147,8 @@ def _article_lines(article: Any) -> Iterator[str]:
         subtitles = meta.iterfind("{*}title-group/{*}subtitle")
         institutions = (_one_line(e) for e in meta.iter("{*}aff"))
         yield from (f"{text}\n" for text in (*map(_one_line, subtitles), ", ".join(_authors(meta)), "; ".join(institutions)) if text)
-        yield from (f"{text}\n" for text in (_published(article, meta), *_statements(meta)) if text)
+        words = ", ".join(filter(None, map(_one_line, meta.iterfind("{*}kwd-group/{*}kwd"))))
+        yield from (f"{text}\n" for text in (_published(article, meta), f"Keywords: {words}" * bool(words)) if text)
     pieces = [] if meta is None else list(meta.iterchildren("{*}abstract", "{*}trans-abstract"))
     pieces += article.iterfind("{*}front/{*}notes")
     for piece in (*pieces, *article.iterchildren("{*}body", "{*}back", "{*}floats-group")):
@@ -185,13 +172,10 @@ def _authors(meta: Any) -> list[str]:
 
 def _person(name: Any) -> str:
     parts = [name.findtext(f"{{*}}{part}") or "" for part in ("given-names", "surname", "suffix")]
-    if name.get("name-style") == "eastern":
-        parts[:2] = parts[1::-1]
     return " ".join(" ".join(parts).split()) or _one_line(name)
 
 
 def _published(article: Any, meta: Any) -> str:
-    """Journal, issue, date and DOI on one line."""
     journal = next((_one_line(e) for e in article.iterfind("{*}front/{*}journal-meta//{*}journal-title")), "")
     places = (meta.findtext(f"{{*}}{name}") or "" for name in ("volume", "issue", "fpage", "elocation-id"))
     doi = meta.findtext("{*}article-id[@pub-id-type='doi']") or ""
@@ -200,52 +184,22 @@ def _published(article: Any, meta: Any) -> str:
 
 
 def _date(meta: Any) -> str:
-    """The first date of publication as far as it is known, as ISO."""
-    dates = []
-    for element in meta.iterchildren("{*}pub-date"):
-        parts = [" ".join((element.findtext(f"{{*}}{name}") or "").split()) for name in ("year", "month", "day")]
-        known = [part.zfill(2) for part in takewhile(str.isdecimal, parts)]
-        dates += ["-".join(known)] * bool(known)
-    return min(dates, key=lambda date: (-len(date), date), default="")
-
-
-def _statements(meta: Any) -> Iterator[str]:
-    """Keywords and funding, a line each."""
-    words = [word for group in meta.iterchildren("{*}kwd-group") for e in group.iter("{*}kwd") if (word := _one_line(e))]
-    yield f"Keywords: {', '.join(words)}" if words else ""
-    funding = " ".join(filter(None, map(_one_line, meta.iter("{*}funding-statement"))))
-    yield f"Funding: {funding}" if funding else ""
-
-
-def _article_metadata(article: Any) -> tuple[tuple[str, str], ...]:
-    meta = _article_meta(article)
-    return () if meta is None else metadata_pairs(title=_title(meta), author=", ".join(_authors(meta)), date=_date(meta))
+    """The first full date of publication."""
+    dates = [[(e.findtext(f"{{*}}{name}") or "").strip() for name in ("year", "month", "day")] for e in meta.iterchildren("{*}pub-date")]
+    known = ["-".join(part.zfill(2) for part in takewhile(str.isdecimal, date)) for date in dates]
+    return min(known, key=lambda date: (-len(date), date), default="")
 
 
 def _reference(element: Any) -> str:
     """A reference of a list on one line, with its number in brackets."""
-    cited = next(element.iter("{*}mixed-citation", "{*}citation", "{*}nlm-citation", "{*}element-citation"), None)
-    if cited is None:
-        text = _one_line(element)
-    elif (cited.text or "").strip() or any((e.tail or "").strip() for e in cited.iter("*") if e is not cited):
-        text = _one_line(cited)
-    else:  # without punctuation
+    cited = next(element.iter("{*}mixed-citation", "{*}citation", "{*}nlm-citation", "{*}element-citation"), element)
+    text = _one_line(cited)
+    if _name(cited) in {"nlm-citation", "element-citation"}:  # without punctuation
         people = [_person(name) for name in cited.iter("{*}name", "{*}collab")]
         others = [_one_line(e) for e in cited if _name(e) not in {"person-group", "name", "collab"}]
         text = ". ".join(filter(None, (", ".join(people), *others)))
-    label = "" if cited is None else " ".join((element.findtext("{*}label") or "").split()).strip("[].() ")
+    label = (element.findtext("{*}label") or "").strip("[].() \n") if cited is not element else ""
     return f"[{label}] {text}" if label and text else text
-
-
-def _cals_table_lines(table: Any) -> list[str]:
-    """The lines of a table in DocBook's form."""
-    rows = [(row, [" ".join(_sentence(cell, []).split()) for cell in row.iter("{*}entry")]) for row in table.iter("{*}row")]
-    head = [cells for row, cells in rows if _name(row.getparent()) == "thead"]
-    body = [cells for row, cells in rows if _name(row.getparent()) != "thead"]
-    if not body:
-        return []
-    titles = [" ".join(_sentence(title, []).split()) for title in table.iterchildren("{*}title")]
-    return titles + ([format_row(head[-1], row) for row in body] if head else list(table_lines(body, likely=True)))
 
 
 def _values(root: Any) -> Iterator[str]:
