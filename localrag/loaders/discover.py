@@ -8,15 +8,15 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b, file_digest
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
-from localrag.loaders.content import open_file
+from localrag.loaders.content import MEGABYTE, open_file
 from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES, reason_of_file, reason_of_folder
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.system.files import FileStat, StatKey, read_regular_file, stat_key
@@ -255,8 +255,11 @@ RACY_WINDOW_NS = 2_000_000_000  # ns: the coarsest clock of a file system (FAT)
 
 def _digest(file: Path, size: int) -> str:
     """The digest of the first bytes of a file. Raises OSError."""
-    with open_file(file) as opened, replace(opened, length=size).open() as f:
-        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()  # type: ignore[arg-type]  # it has `readinto`
+    digest = blake2b(digest_size=20)
+    with open_file(file) as opened:
+        for offset in range(0, size, MEGABYTE):
+            digest.update(os.pread(opened.descriptor, min(MEGABYTE, size - offset), offset))
+    return digest.hexdigest()
 
 
 class DigestCache:

@@ -65,7 +65,7 @@ def render_png(file: OpenFile, page: int, width: int) -> dict[str, Any]:
 def _page(file: OpenFile, page: int) -> Any:
     import pypdfium2
 
-    document = pypdfium2.PdfDocument(file.mapped())
+    document = pypdfium2.PdfDocument(file.read_bytes())
     if not 0 < page <= len(document):
         raise Unreadable(f"it has no page {page}")
     return document[page - 1]

@@ -26,7 +26,6 @@ from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
 from localrag.system.child_process import ParentConnection
-from localrag.text.sentences import sentences
 
 # Suffix → its parser, imported with the first file of a kind: some imports take a quarter of a second.
 PARSERS = {
@@ -208,7 +207,6 @@ def _modules(folder: str) -> list[str]:
 
 
 _READS = ("open", "os.listdir", "os.scandir")  # audit events of opening by path; their argument may also be a descriptor
-MAX_SPLIT_CHARS = 1_000_000  # characters; longer texts are not split into sentences here, because the time per file is limited
 _FORBIDDEN = tuple(
     """
     socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
@@ -230,7 +228,7 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length")))
+        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length", -1)))
         os.close(descriptor)
         parent.send(answer)
         if exhausted:
@@ -290,11 +288,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     columns = request["text_column"], tuple(request["metadata_columns"])
     options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
     content = parse_file(file, replace(options, all_files=request.get("all_files", False)))
-    answer = asdict(content)
-    if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:
-        with contextlib.suppress(MemoryError, RecursionError):  # the text is complete: the parent splits it
-            answer["sentences"] = sentences(content.text)
-    return answer
+    return asdict(content)
 
 
 def _error_text(error: Exception) -> str:

@@ -31,7 +31,7 @@ def find_quote_boxes(
         if len(shown) < len(pages) and not is_picture(file):
             import pypdfium2
 
-            document = stack.enter_context(pypdfium2.PdfDocument(file.mapped()))
+            document = stack.enter_context(pypdfium2.PdfDocument(file.read_bytes()))
             shown += [_pdf_page(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
             shown.sort(key=lambda sheet: sheet.number)
         letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]

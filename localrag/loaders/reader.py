@@ -13,8 +13,6 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import Any, NoReturn
 
-import numpy as np
-
 from localrag.filters import day_from_metadata, day_of_file
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
@@ -27,7 +25,6 @@ from localrag.records import Document, DocumentBlock, DocumentPart, SkippedFile,
 from localrag.system.child_process import ChildProcess, isolated_environment
 from localrag.system.files import stat_key
 from localrag.text.outline import BlockKind
-from localrag.text.sentences import Span
 
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SCANS = {ONLY_IMAGES, A_PICTURE, UNKNOWN_FONTS}
@@ -55,14 +52,13 @@ def load_files(
     scans: OcrPages | None = None,
     digests: DigestCache | None = None,
     readers: int = 1,
-    sentences: dict[str, list[Span]] | None = None,
 ) -> Iterator[Document | SkippedFile]:
     """Read files in order, each into a Document or a SkippedFile with the reason; paths are relative to `root`. Raises LocalragError.
 
     After the Document of a file come those of the files within it, whose paths are below the file's.
 
     `scans`: the OCR of pages without text. `digests`: the known digests. `readers`: number of parallel parser processes, which read a few
-    files ahead. `sentences`: filled with path → sentences by these processes, except for very long texts and with a single reader.
+    files ahead.
     """
     digests = digests or DigestCache({})
     if readers == 1:
@@ -72,7 +68,7 @@ def load_files(
         return
 
     def read(file: Path, worker: "ParserProcess", read_scans: OcrPages | None) -> FileDocuments:
-        return _load(file, root, options, limits, worker, read_scans, digests, sentences)
+        return _load(file, root, options, limits, worker, read_scans, digests)
 
     yield from _parallel(files, read, limits, scans, readers)
 
@@ -169,7 +165,6 @@ def _load(
     worker: "ParserProcess",
     scans: OcrPages | None,
     digests: DigestCache,
-    sentences: dict[str, list[Span]] | None = None,
 ) -> FileDocuments:
     path = relative_path(file, root)
     try:
@@ -177,7 +172,7 @@ def _load(
         if reason := _rejection_reason(before, limits):
             return (SkippedFile(path, reason, False),)
         digest = digests.digest_of(path, file, before)
-        request = {"path": str(file), "length": before.st_size, "split": sentences is not None}
+        request = {"path": str(file), "length": before.st_size}
         answer, content_hash = _parse_in_worker(file, digest, options, worker, scans, request)
         after = file.stat()
         if stat_key(before) != stat_key(after) and not digests.has_only_grown(file, before, after, digest):
@@ -197,8 +192,6 @@ def _load(
     whole = SplitText("", text, parts, _blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
     inner = _inner_documents(answer.get("inner"), text)
     if not inner:
-        if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
-            sentences[path] = spans
         return (_document(path, whole, content_hash, after.st_mtime),)
     main, *others = split_text(text, parts, whole.blocks, inner)
     found = {path: _document(path, replace(main, title=whole.title, metadata=whole.metadata), content_hash, after.st_mtime)}
@@ -253,16 +246,6 @@ def _blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
     edges = [edge for block in found for edge in (block.start, block.end)]
     is_valid = all(map(operator.le, edges, edges[1:])) and (not edges or (edges[0] >= 0 and edges[-1] <= len(text)))
     return found if is_valid else ()
-
-
-def _spans(values: Any, text: str) -> list[Span]:
-    """The sentence spans sent by the parser process; empty if invalid, since a hostile file may control the process."""
-    try:
-        flat = np.array(values or [], np.int64).reshape(-1)
-    except (TypeError, ValueError, OverflowError):
-        return []
-    is_valid = len(flat) and len(flat) % 2 == 0 and flat[0] >= 0 and flat[-1] <= len(text) and (np.diff(flat) >= 0).all()
-    return [Span(*pair) for pair in flat.reshape(-1, 2).tolist()] if is_valid else []
 
 
 def _parse_in_worker(

@@ -12,9 +12,8 @@ import pytest
 
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import find_files
-from localrag.loaders.reader import Limits, ParserProcess, load_files, stored_kind
+from localrag.loaders.reader import Limits, load_files, stored_kind
 from localrag.records import Document, SkippedFile
-from localrag.text.sentences import Span, sentences
 from tests.conftest import mostly_ci
 from tests.indexing import files as files_indexing
 from tests.loaders.office_files import ODF, odf, odf_cell, odf_table
@@ -338,30 +337,6 @@ def test_several_readers_read_what_one_reads(tmp_path):
     assert several == one
     assert [d.path for d in one if isinstance(d, SkippedFile)] == ["07.csv", "09.json"]
     assert parsers() == before
-
-
-def test_several_readers_split_texts_into_sentences(tmp_path, monkeypatch):
-    """They give the sentences that anybody finds in the text; of a text that is too long, or of what cannot be sentences, none."""
-    said = b"Ruth Sand, M.D., bought it.  Lars did not.\n\n- fish\n- rope\n\nHe said: 'No.' She left."
-    write(tmp_path, {"a.txt": said, "b.md": b"# Log\n\n" + said * 3, "c.txt": said * 20_000, "d.bin": b"\0" * 99})
-    found = dict[str, list[Span]]()
-
-    texts = {
-        d.path: d.text for d in load_files(find_files([tmp_path]).files, tmp_path, readers=2, sentences=found) if isinstance(d, Document)
-    }
-
-    assert len(texts) == 3
-    assert found == {path: sentences(texts[path]) for path in ("a.txt", "b.md")}
-    for wrong in ([[0, 5], [3, 9]], [[-1, 5]], [[0, 999_999]], [[0]], [["a", "b"]], [[5, 2]], [[0, 2**70]], {"a": 1}, "no", None):
-        found.clear()
-        monkeypatch.setattr(ParserProcess, "request", lambda *_, wrong=wrong: ask_for(said, wrong))
-        (document,) = load_files([tmp_path / "a.txt"], tmp_path, readers=2, sentences=found)
-        assert (document.text, found) == (said.decode(), {})
-
-
-def ask_for(text, sentences):
-    """What a reading process that was taken over might answer."""
-    return {"text": text.decode(), "title": "", "metadata": [], "parts": [], "sentences": sentences}
 
 
 @pytest.mark.usefixtures("own_parsers")
