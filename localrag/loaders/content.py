@@ -307,5 +307,5 @@ def decode(data: bytes, declared: str = "") -> str:
     """
     text = decode_bytes(data, declared)
     if data and not text:
-        raise Unreadable("binary, not text")
+        raise Unreadable("binary, not text", failed=True)
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -22,16 +22,16 @@ _SIGNATURES = [
     )
 ]
 _MIMETYPES = (  # what the member `mimetype` of an archive contains
-    *(("epub+zip", ".epub"), ("hwp+zip", ".hwpx"), ("sun.xml.writer", ".sxw"), ("sun.xml.calc", ".sxc"), ("sun.xml.impress", ".sxi")),
-    *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation", "graphics", "formula")),
+    ("epub+zip", ".epub"),
+    *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation")),
 )
 _MEMBERS = (
     *(("xl/workbook.bin", ".xlsb"), ("word/document", ".docx"), ("xl/workbook", ".xlsx"), ("ppt/presentation", ".pptx")),
-    *(("visio/document", ".vsdx"), ("contents/content.hpf", ".hwpx"), ("meta-inf/container.xml", ".epub")),
+    ("meta-inf/container.xml", ".epub"),
 )
 _STREAMS = (
     *(("WordDocument", ".doc"), ("Workbook", ".xls"), ("Book", ".xls"), ("PowerPoint Document", ".ppt")),
-    *(("__properties_version1.0", ".msg"), ("\5HwpSummaryInformation", ".hwp"), ("VisioDocument", ".vsd")),
+    ("__properties_version1.0", ".msg"),
 )
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 CODE_SUFFIXES = frozenset(

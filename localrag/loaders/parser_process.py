@@ -4,20 +4,20 @@ It runs restricted (see `restrict_process`), so that a hostile file can affect t
 """
 
 import contextlib
+import json
 import mimetypes
 import os
 import pkgutil
 import resource
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 from localrag.loaders import file_kinds
 from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
@@ -25,7 +25,7 @@ from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
-from localrag.system.child_process import ParentConnection
+from localrag.system.child_process import Codec, ParentConnection
 
 # Suffix → its parser, imported with the first file of a kind: some imports take a quarter of a second.
 PARSERS = {
@@ -74,9 +74,6 @@ CONVERTIBLE = {
     **dict.fromkeys((".xlsb", ".numbers"), "xlsx"),
     **dict.fromkeys((".pages", ".wpd", ".wps"), "docx"),
     ".key": "pptx",
-    ".sxw": "odt",
-    ".sxc": "ods",
-    ".sxi": "odp",
 }
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 
@@ -125,52 +122,15 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
 def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
     module, _, name = PARSERS.get(kind, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
-    try:
-        with _long_numbers():
-            content = parser(file, options)
-    except Unreadable as error:
-        if str(error) == "binary, not text":
-            raise Unreadable(str(error), failed=kind in PARSERS) from error
-        raise
+    sys.set_int_max_str_digits(MAX_DIGITS)  # of this interpreter, which only parses; by default Python raises ValueError beyond 4,300
+    content = parser(file, options)
     if content.pages_to_ocr:
         return content
     if kind not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
-        raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
-    parsed: ParsedFile = _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
-    return parsed
-
-
-@contextmanager
-def _long_numbers() -> Iterator[None]:
-    """Convert integers of up to MAX_DIGITS digits: by default Python raises ValueError beyond 4,300, and the file would be refused.
-
-    The limit is global to the interpreter, which here only parses.
-    """
-    before = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(MAX_DIGITS)
-    try:
-        yield
-    finally:
-        sys.set_int_max_str_digits(before)
-
-
-def _has_images(file: OpenFile) -> bool:
-    with contextlib.suppress(BadZipFile), ZipFile(file.open()) as archive:
-        return any(name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg", ".tiff")) for name in archive.namelist())
-    return False
-
-
-def _without_surrogates(value: Any) -> Any:
-    """A record whose texts have question marks for lone surrogates: some formats contain them, the store cannot."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, tuple):
-        return tuple(map(_without_surrogates, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)})
-    return value
+        raise Unreadable("no text" if kind in BINARY_SUFFIXES else "empty")
+    return replace(content, title=" ".join(content.title.split())[:200])
 
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")  # names of folders that contain only libraries
@@ -215,9 +175,13 @@ _FORBIDDEN = tuple(
 )
 
 
+# Some formats contain lone surrogates, which the store cannot.
+_CODEC = Codec(lambda answer: json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"), json.loads)
+
+
 def main(memory: int, seconds: int) -> None:
     """Parse files until stdin ends. `memory`: bytes of address space; `seconds`: CPU time per file."""
-    parent = ParentConnection(at_stdin=True)
+    parent = ParentConnection(_CODEC, at_stdin=True)
     sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     restrict_process(memory)
     sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
