@@ -7,7 +7,7 @@ import re
 import stat
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,7 +58,7 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
-    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified and generated code.
+    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified code.
     """
 
     text_column: str = ""
@@ -111,30 +111,6 @@ class Unreadable(Exception):
     def __init__(self, reason: str, *, failed: bool = False) -> None:
         super().__init__(reason)
         self.failed, self.kind = failed, ""
-
-
-def join_sections(
-    sections: Iterable[tuple[str, str]], goes_on: Callable[[str, str], bool] = lambda *_: False
-) -> tuple[str, tuple[DocumentPart, ...]]:
-    """Join labelled sections into one text, with parts for those with text and label.
-
-    Sections are separated by a blank line, or by a space where `goes_on(first, second)` is true.
-    """
-    texts: list[str] = []
-    parts: list[DocumentPart] = []
-    offset = 0
-    for label, section in sections:
-        body = section.strip()
-        if not body:
-            continue
-        if texts:
-            texts.append(" " if goes_on(texts[-1], body) else "\n\n")
-            offset += len(texts[-1])
-        if label:
-            parts.append(DocumentPart(label, offset, offset + len(body)))
-        texts.append(body)
-        offset += len(body)
-    return "".join(texts), tuple(parts)
 
 
 def clean_text(text: str) -> str:
@@ -225,7 +201,6 @@ class OpenFile:
 
     name: str
     descriptor: int
-    length: int = field(default=-1, kw_only=True)  # bytes that are read, of a file that may grow
 
     @property
     def suffix(self) -> str:
@@ -236,7 +211,7 @@ class OpenFile:
         """The complete content."""
         with os.fdopen(self.descriptor, "rb", closefd=False) as file:
             file.seek(0)
-            return file.read(self.length)
+            return file.read()
 
     def open(self) -> BinaryIO:
         """A stream of the complete content."""

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
-from localrag.loaders.content import MEGABYTE, open_file
+from localrag.loaders.content import open_file
 from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES, reason_of_file, reason_of_folder
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.system.files import FileStat, StatKey, read_regular_file, stat_key
@@ -50,20 +50,16 @@ class _IgnoreRules:
     def say(self, path: Path, *, is_folder: bool) -> bool | None:
         """Whether a path is excluded; None if no pattern matches it. Its parent folders were checked before."""
         name = os.fsencode(path.relative_to(self.folder).as_posix()).decode("utf-8", "replace")
-        return next((rule.excludes for rule in self.patterns if rule.matches(name, is_folder=is_folder)), None)
+        return next((rule.excludes for rule in self.patterns if rule.search(name + "/" * (is_folder and rule.wants_slash))), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A compiled pattern of an ignore file, and whether it excludes or re-includes (`!`) a match."""
+    """A compiled pattern of an ignore file for a path itself, and whether it excludes or re-includes (`!`) a match."""
 
     search: Callable[[str], Any]
     wants_slash: bool  # whether folders are matched with a trailing slash
     excludes: bool
-
-    def matches(self, name: str, *, is_folder: bool) -> bool:
-        """Whether the pattern matches the path itself, not only a parent folder."""
-        return self.search(name + "/" * (is_folder and self.wants_slash)) is not None
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
@@ -253,13 +249,9 @@ def relative_path(file: Path, root: Path) -> str:
 RACY_WINDOW_NS = 2_000_000_000  # ns: the coarsest clock of a file system (FAT)
 
 
-def _digest(file: Path, size: int) -> str:
-    """The digest of the first bytes of a file. Raises OSError."""
-    digest = blake2b(digest_size=20)
-    with open_file(file) as opened:
-        for offset in range(0, size, MEGABYTE):
-            digest.update(os.pread(opened.descriptor, min(MEGABYTE, size - offset), offset))
-    return digest.hexdigest()
+def _digest(file: Path) -> str:
+    with open_file(file) as opened, os.fdopen(opened.descriptor, "rb", closefd=False) as f:
+        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
 
 
 class DigestCache:
@@ -270,26 +262,19 @@ class DigestCache:
         self._new: dict[str, FileStat] = {}
         self._given: set[str] = set()
 
-    def digest_of(self, path: str, file: Path, state: os.stat_result | None = None) -> str:
-        """The digest of a file's bytes as it stands, or stood in a `state` before it grew, given its stored path. Raises OSError."""
+    def digest_of(self, path: str, file: Path) -> str:
+        """The digest of a file's bytes, given its stored path. Raises OSError."""
         now = time.time_ns()
-        state = state or file.stat()
-        key = stat_key(state)
+        key = stat_key(file.stat())
         if cached := self._found(path, key):
             digest = cached.digest
         else:
-            digest = _digest(file, state.st_size)
+            digest = _digest(file)
             if stat_key(file.stat()) != key:
                 return digest
         if self.known.get(path) != (file_stat := FileStat(*key, digest)) and key[1] < now - RACY_WINDOW_NS:
             self._new[path] = file_stat
         return digest
-
-    @staticmethod
-    def has_only_grown(file: Path, before: os.stat_result, after: os.stat_result, digest: str) -> bool:
-        """Whether a file is the same as before up to its size then, as a log is that is being written. Raises OSError."""
-        is_same = (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) and before.st_size < after.st_size
-        return is_same and _digest(file, before.st_size) == digest
 
     def new_stats(self) -> dict[str, FileStat]:
         """The stats to store of files read or moved since the last call."""

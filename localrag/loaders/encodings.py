@@ -75,7 +75,7 @@ def _control_share(data: bytes) -> float:
 
 
 def _has_stray_zeros(data: bytes) -> bool:
-    """Whether zero bytes stand in text of one byte per character in a few places, as after a crash."""
+    """Whether zero bytes stand in text of one byte per character in a few places, as after a crash, or in some lines of UTF-16."""
     sample = data[:_SAMPLE_BYTES]
     text = sample.replace(b"\0", b"")
     if len(text) < 16 or data[257:262] == b"ustar" or _control_share(text) > 0.001:
@@ -101,7 +101,6 @@ def _wide_encodings(data: bytes) -> list[str]:
 
 
 def _plausible(data: bytes, name: str) -> str:
-    """The text of the data in an encoding; empty if it is not plausible."""
     codec = _SUPERSET_ENCODINGS.get(name.lower(), name or "ascii")
     if codec.startswith(("utf-16", "utf-32")):
         data = data[: len(data) // 2 * 2] if "16" in codec else data[: len(data) // 4 * 4]  # cut within a character
@@ -115,7 +114,6 @@ def _plausible(data: bytes, name: str) -> str:
 
 
 def _decode_eight_bits(data: bytes, declared: str) -> str:
-    """The text of bytes without zeros; empty for binary data."""
     text = data.decode("utf-8", "surrogateescape")
     if not _STRAYS.search(text):
         return text if _control_share(data[:_SAMPLE_BYTES]) <= 0.01 else ""
@@ -127,7 +125,6 @@ def _decode_eight_bits(data: bytes, declared: str) -> str:
 
 
 def _utf8_share(data: bytes) -> float:
-    """The share of bytes in valid UTF-8 characters among the bytes outside ASCII; 1 for pure ASCII."""
     n_bytes = len(data.translate(None, _ASCII))
     return 1 - sum(map(len, _STRAYS.findall(data.decode("utf-8", "surrogateescape")))) / n_bytes if n_bytes else 1.0
 
@@ -175,7 +172,6 @@ def _fits(character: str, before: str, after: str) -> bool:
 
 
 def _code_page(text: str) -> str:
-    """The single-byte encoding for the letters of a text."""
     sample = text[:_SAMPLE_BYTES]
     counts = {name: len(letters.findall(sample)) for letters, name in _CODE_PAGES}
     name = max(counts, key=lambda name: counts[name])
@@ -216,7 +212,6 @@ def _decode_detected(data: bytes) -> str:
 
 
 def _detect(data: bytes) -> tuple[str, str]:
-    """The text of the data in the detected encoding, and its name; empty if it is not plausible."""
     import chardet
 
     name = str(chardet.detect(data[:_SAMPLE_BYTES])["encoding"] or "")

@@ -128,18 +128,15 @@ def _mail_kind(text: str) -> str:
     return (".emlx" if length else ".eml") if is_mail else ""
 
 
-_GENERATED = re.compile(rb"generated\b.{0,200}?\bdo not (?:edit|modify|change)|@generated\b", re.DOTALL | re.IGNORECASE)
 _MINIFIED_LINE_BYTES = 200  # of a line on average
 _POINTER = re.compile(rb"version https://(git-lfs|hawser)\.github\.com/spec/|(?:(?:\.\./)*\.git)?/annex/objects/\S+\s*\Z")
 
 
-def refuse_generated_code(head: bytes, suffix: str) -> None:
-    """Raise Unreadable for minified code and for code that a program has generated."""
+def refuse_minified_code(head: bytes, suffix: str) -> None:
+    """Raise Unreadable for minified code."""
     is_long = len(head) > _MINIFIED_LINE_BYTES * (head.count(b"\n") + 2) and not head.startswith(b"window.YTD")  # data of an archive
     if suffix in {".js", ".mjs", ".cjs", ".css"} and is_long:
         raise Unreadable(f"minified code {TAKEN_WITH_ALL_FILES}")
-    if suffix in CODE_SUFFIXES and _GENERATED.search(head[:2000]):
-        raise Unreadable(f"generated code {TAKEN_WITH_ALL_FILES}")
 
 
 def refuse_pointer(head: bytes) -> None:

@@ -91,10 +91,8 @@ def open_image(file: OpenFile, page: int, *, grey: bool = True) -> "Image":
             raise Unreadable(f"it has no page {page}") from error
         _check(image)
     image = ImageOps.exif_transpose(image)
-    if "transparency" in image.info or image.mode in {"RGBA", "LA", "PA", "RGBa", "La"}:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would clip
         low, high = image.getextrema()
         image = image.point(lambda v: (v - low) * (255 / max(high - low, 1)))  # type: ignore[operator]

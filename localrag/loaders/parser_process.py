@@ -85,7 +85,7 @@ def detect_kind(file: OpenFile, options: LoadOptions) -> str:
         head = f.read(file_kinds.SNIFF_BYTES)
     file_kinds.refuse_pointer(head)
     if not options.all_files:
-        file_kinds.refuse_generated_code(head, suffix)
+        file_kinds.refuse_minified_code(head, suffix)
     is_binary = looks_binary(head)
     told = file_kinds.binary_kind(file, head) or ("" if is_binary else _text_kind(head, suffix))
     kind = told if told and PARSERS.get(told) != PARSERS.get(suffix, "") else suffix
@@ -192,7 +192,7 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length", -1)))
+        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor))
         os.close(descriptor)
         parent.send(answer)
         if exhausted:
@@ -227,7 +227,6 @@ def _refuse(event: str, args: Any) -> None:
 
 
 def _answer_request(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, Any], bool]:
-    """The answer to a request, or the reason of a failure; and whether memory was exhausted."""
     try:
         return _dispatch(request, file), False
     except Unreadable as error:

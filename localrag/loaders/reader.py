@@ -1,7 +1,6 @@
 """Reads files into Documents, through parser processes that can be stopped and replaced."""
 
 import operator
-import os
 import time
 from base64 import b64decode
 from collections import deque
@@ -80,7 +79,6 @@ ParseFile = Callable[[Path, "ParserProcess", OcrPages | None], FileDocuments]
 def _parallel(
     files: Iterable[Path], read: ParseFile, limits: Limits, scans: OcrPages | None, readers: int
 ) -> Iterator[Document | SkippedFile]:
-    """The results of `read` for files, in order, with several processes reading ahead."""
     workers = [ParserProcess(limits) for _ in range(readers)]
     idle = LifoQueue[ParserProcess]()  # last in, first out: reuse processes that have started
     for worker in reversed(workers):
@@ -169,22 +167,19 @@ def _load(
     path = relative_path(file, root)
     try:
         before = file.stat()
-        if reason := _rejection_reason(before, limits):
-            return (SkippedFile(path, reason, False),)
-        digest = digests.digest_of(path, file, before)
-        request = {"path": str(file), "length": before.st_size}
-        answer, content_hash = _parse_in_worker(file, digest, options, worker, scans, request)
+        if not 0 < before.st_size <= limits.size:
+            return (SkippedFile(path, f"larger than {limits.size // MEGABYTE} MB" if before.st_size else "empty", False),)
+        digest = digests.digest_of(path, file)
+        answer, content_hash = _parse_in_worker(file, digest, options, worker, scans)
         after = file.stat()
-        if stat_key(before) != stat_key(after) and not digests.has_only_grown(file, before, after, digest):
+        if stat_key(before) != stat_key(after):
             return (SkippedFile(path, "changed while it was read", True),)
     except OSError as error:
         return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
     if "reason" in answer:
-        reason = (
-            f"{answer['reason']}: {options.ocr_unavailable_reason}"
-            if answer["reason"] in _SCANS and options.ocr_unavailable_reason
-            else answer["reason"]
-        )
+        reason = answer["reason"]
+        if reason in _SCANS and options.ocr_unavailable_reason:
+            reason += f": {options.ocr_unavailable_reason}"
         # The hash changes once scans can be read.
         return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
@@ -218,6 +213,13 @@ def _metadata(pairs: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(name), str(value)) for name, value in pairs)
 
 
+def _records(rows: Any, record_of: Callable[[Any], Any]) -> list[Any]:
+    try:
+        return list(map(record_of, rows or ()))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return []
+
+
 def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
     """The documents within a file as the parser process sent them; none if they are invalid, since a hostile file may control it."""
 
@@ -225,10 +227,7 @@ def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
         cut, start, end = (int(row[key]) for key in ("cut", "start", "end"))
         return InnerDocument(safe_name(str(row["name"])), cut, start, end, str(row["title"]), _metadata(row["metadata"]))
 
-    try:
-        found = list(map(document_of, rows or ()))
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return []
+    found = _records(rows, document_of)
     return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) and are_nested(found) else []
 
 
@@ -239,20 +238,17 @@ def _blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
         columns = tuple(map(str, row["columns"]))
         return DocumentBlock(BlockKind(row["kind"]), int(row["start"]), int(row["end"]), int(row["level"]), columns)
 
-    try:
-        found = tuple(map(block_of, rows or ()))
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return ()
+    found = tuple(_records(rows, block_of))
     edges = [edge for block in found for edge in (block.start, block.end)]
     is_valid = all(map(operator.le, edges, edges[1:])) and (not edges or (edges[0] >= 0 and edges[-1] <= len(text)))
     return found if is_valid else ()
 
 
 def _parse_in_worker(
-    file: Path, digest: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, request: dict[str, Any]
+    file: Path, digest: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None
 ) -> tuple[dict[str, Any], str]:
-    """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
-    request |= {"text_column": options.text_column, "metadata_columns": options.metadata_columns, "all_files": options.all_files}
+    columns = {"text_column": options.text_column, "metadata_columns": options.metadata_columns}
+    request: dict[str, Any] = columns | {"path": str(file), "all_files": options.all_files}
     if file.suffix.lower() == ".tex":
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
@@ -266,12 +262,6 @@ def _parse_in_worker(
 
     pages = scans(file, content_hash, answer["pages_to_ocr"], draw)
     return worker.request(request | {"ocr": options.ocr, "read": list(pages.items())}), read_hash(content_hash, pages)
-
-
-def _rejection_reason(status: os.stat_result, limits: Limits) -> str:
-    if status.st_size > limits.size:
-        return f"larger than {limits.size // MEGABYTE} MB"
-    return "" if status.st_size else "empty"
 
 
 class ParserProcess:
@@ -299,7 +289,6 @@ class ParserProcess:
         return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
 
     def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
-        """The answer to a request; None if the process ended without one."""
         if self._ended:
             return None
         self._running = running = self._running or _start(self._limits)
