@@ -55,10 +55,9 @@ class InnerBudget:
 class LoadOptions:
     """Options for reading files. Of tables: the text column (or key), and the columns put before the text as metadata.
 
-    `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
-    `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
-    `inner`: what may still be read of the files within the file.
-    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified code.
+    `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why.
+    `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`. `tex_definitions`: see `latex_inputs`. `all_files`: also
+    minified code.
     """
 
     text_column: str = ""
@@ -89,10 +88,9 @@ class InnerDocument:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
+    """The content of a file, also of the files within it, `inner`. `title`: from its metadata or first heading.
 
-    `kind`: the suffix by which the file was read. `text`, `parts` and `blocks` are of the whole file, also of the files within it, `inner`.
-    What no block covers is outlined by its text.
+    `pages_to_ocr`: the numbers of pages that need OCR. `kind`: the suffix by which the file was read.
     """
 
     text: str

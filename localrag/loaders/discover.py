@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
@@ -30,31 +30,21 @@ _FOLDER_END = "(?P<ps_d>/)"  # in pathspec's regular expressions: the slash afte
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """The files below some paths, sorted; the links and special files left out; and what cannot be opened. The latter two with reasons.
-
-    Paths are those below the given path, not those of link targets.
-    """
+    """The files below some paths, sorted; what is left out, and what cannot be opened, with reasons. Paths are not those of link targets."""
 
     files: tuple[Path, ...]
     left_out: Mapping[Path, str]
     unreadable: Mapping[Path, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _IgnoreRules:
+class _IgnoreRules(NamedTuple):
     """The patterns of a folder's ignore files, relative to the folder."""
 
     folder: Path
     patterns: tuple["_Rule", ...]  # the last pattern first
 
-    def say(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Whether a path is excluded; None if no pattern matches it. Its parent folders were checked before."""
-        name = os.fsencode(path.relative_to(self.folder).as_posix()).decode("utf-8", "replace")
-        return next((rule.excludes for rule in self.patterns if rule.search(name + "/" * (is_folder and rule.wants_slash))), None)
 
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     """A compiled pattern of an ignore file for a path itself, and whether it excludes or re-includes (`!`) a match."""
 
     search: Callable[[str], Any]
@@ -71,12 +61,8 @@ def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
 
 
 def exists_visibly(path: Path) -> bool:
-    """Whether a file or folder exists and is visible; unlike `Path.exists` it also works in folders that may not be entered."""
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True
+    """Whether a file or folder exists and is visible."""
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises PermissionError in folders that may not be entered
 
 
 def find_files(paths: Sequence[Path], *, follow_links: bool = False, all_files: bool = False) -> SourceFiles:
@@ -187,8 +173,13 @@ class _FolderWalk:
 
 
 def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool | None:
-    """Whether ignore files exclude a path; False if one of them includes it, None if none names it."""
-    return next((is_excluded for r in reversed(rules) if (is_excluded := r.say(path, is_folder=is_folder)) is not None), None)
+    """Whether ignore files exclude a path; False if one of them includes it, None if none names it. Its parents were checked before."""
+    for folder, patterns in reversed(rules):
+        name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
+        for rule in patterns:
+            if rule.search(name + "/" * (is_folder and rule.wants_slash)):
+                return rule.excludes
+    return None
 
 
 def _rules_of(folder: Path, names: set[str], left_out: dict[Path, str]) -> list[_IgnoreRules]:
@@ -218,7 +209,6 @@ _UNREAD = {errno.ELOOP: "that is a link", errno.EINVAL: "that is not a regular f
 
 
 def _lines(file: Path, left_out: dict[Path, str]) -> list[str]:
-    """The lines of an ignore file; empty with a reason in `left_out` if it is not a regular file, too long or unreadable."""
     try:
         data = read_regular_file(file, MAX_IGNORE_FILE_BYTES)
     except OSError as error:

@@ -10,12 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BYTE_ORDER_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _SUPERSET_ENCODINGS = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
@@ -49,24 +44,24 @@ _RARE_SYMBOLS = frozenset("¤¦¨¬¯´¸ˆ˜ƒ†‡")
 
 def decode_bytes(data: bytes, declared: str = "") -> str:
     """The text of a file's bytes, with its line ends; empty for binary data. `declared`: the encoding the file declares."""
-    mark = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "")
-    if mark:
-        return _plausible(data, mark)
+    if data.startswith(_BYTE_ORDER_MARKS):
+        return _plausible(data, "utf-16")
     if b"\x1b$" in data and (japanese := _plausible(data, "iso2022_jp")):
         return japanese  # all its bytes are ASCII
     if b"\0" not in data:
         return _decode_eight_bits(data, declared)
     if _has_stray_zeros(data):
         return _decode_eight_bits(data.replace(b"\0", b""), declared)
-    return next((text for name in _wide_encodings(data) if (text := _plausible(data, name))), "")
+    name = _wide_encoding(data)
+    return _plausible(data, name) if name else ""
 
 
 def looks_binary(head: bytes) -> bool:
     """Whether the first bytes of a file are not text in any encoding."""
-    if head.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
+    if head.startswith(_BYTE_ORDER_MARKS):
         return False
     if b"\0" in head:
-        return not (_has_stray_zeros(head) or _wide_encodings(head))
+        return not (_has_stray_zeros(head) or _wide_encoding(head))
     return _control_share(head) > 0.01
 
 
@@ -83,27 +78,21 @@ def _has_stray_zeros(data: bytes) -> bool:
     if text.isascii() and len(text) > 0.6 * len(sample):
         return True
     is_rare = sum(1 for _ in _ZEROS.finditer(sample)) <= 1 + len(text) * 0.01
-    return is_rare and (_utf8_share(text) >= _MIN_UTF8_SHARE or not _wide_encodings(data))
+    return is_rare and (_utf8_share(text) >= _MIN_UTF8_SHARE or not _wide_encoding(data))
 
 
-def _wide_encodings(data: bytes) -> list[str]:
-    """UTF-16 or UTF-32 by the positions of zero bytes, which come with Latin letters, spaces and line ends; empty if neither."""
-    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 4]
-    zeros = [sample[n::4].count(0) * 4 / max(len(sample), 1) for n in range(4)]
-    if min(zeros[2:]) > 0.95 and zeros[0] < 0.5:
-        return ["utf-32-le"]
-    if min(zeros[:2]) > 0.95 and zeros[3] < 0.5:
-        return ["utf-32-be"]
-    even, odd = (zeros[0] + zeros[2]) / 2, (zeros[1] + zeros[3]) / 2
+def _wide_encoding(data: bytes) -> str:
+    """UTF-16 by the positions of zero bytes, which come with Latin letters, spaces and line ends; empty if it is none."""
+    even, odd = (data[n:_SAMPLE_BYTES:2].count(0) for n in (0, 1))
     if abs(even - odd) < max(even, odd) * 0.8:
-        return []
-    return ["utf-16-le"] if odd > even else ["utf-16-be"]
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _plausible(data: bytes, name: str) -> str:
     codec = _SUPERSET_ENCODINGS.get(name.lower(), name or "ascii")
-    if codec.startswith(("utf-16", "utf-32")):
-        data = data[: len(data) // 2 * 2] if "16" in codec else data[: len(data) // 4 * 4]  # cut within a character
+    if codec.startswith("utf-16"):
+        data = data[: len(data) // 2 * 2]  # cut within a character
     try:
         text = data.decode(codec)
     except (ValueError, LookupError):  # some codecs raise other errors than UnicodeDecodeError
@@ -130,10 +119,7 @@ def _utf8_share(data: bytes) -> float:
 
 
 def _decode_lines(text: str) -> str:
-    """The text of a file with lines of UTF-8 and others; empty if it has too few of UTF-8.
-
-    `text`: decoded as UTF-8 with surrogates for broken bytes.
-    """
+    """The text of a file with lines of UTF-8 and others; empty if it has too few of UTF-8. `text`: with surrogates for broken bytes."""
     lines = text.split("\n")
     broken = "\n".join(line for line in lines if _STRAYS.search(line)).encode("utf-8", "surrogateescape")
     valid = "".join(line for line in lines if not _STRAYS.search(line)).encode()

@@ -34,11 +34,10 @@ _STREAMS = (
     ("__properties_version1.0", ".msg"),
 )
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-CODE_SUFFIXES = frozenset(
+CODE_SUFFIXES = frozenset(  # of code that may begin as a page, as JSON or as a message
     """
-    .c .cc .cjs .cpp .cs .css .cxx .dart .diff .ejs .erb .go .h .hbs .hpp .hxx .j2 .java .jinja .js .jsx .kt .less .liquid .lua .m .mjs
-    .mustache .patch .pl .pm .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .tmpl .tpl .ts .tsx .twig .vue .xsd .xsl .xslt
-    .yaml .yml
+    .cjs .css .diff .ejs .erb .hbs .j2 .jinja .js .jsx .less .liquid .m .mjs .mustache .patch .scss .svelte .tmpl .tpl .ts .tsx .twig .vue
+    .xsd .xsl .xslt .yaml .yml
     """.split()
 )
 PLAIN_SUFFIXES = frozenset({".txt", ".text", ".php", ".jsp", ".asp"})

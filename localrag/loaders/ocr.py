@@ -86,8 +86,8 @@ def find_tesseract() -> Tesseract | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    head = (version.stdout or version.stderr).split()
-    first, *lines = (listed.stdout or listed.stderr).splitlines() or [""]
+    head = version.stdout.split()
+    first, *lines = listed.stdout.splitlines() or [""]
     languages = tuple(sorted(line.strip() for line in lines if line.strip()))
     data = re.search(r'"([^"]+)"', first)  # List of available languages in "/usr/share/tesseract-ocr/5/tessdata/" (4):
     return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages, data[1] if data else "")
@@ -363,6 +363,7 @@ def _submit_page(drawn: dict[str, Any], stored: OcrPage | None, reader: OcrReade
     if "image" in drawn and stored is None:
         return pool.submit(reader.read, drawn["image"])
     done: Future[OcrPage] = Future()
-    empty_page = {"width": 0, "height": 0, "words": []}
-    done.set_result(stored or empty_page | ({"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}))
+    done.set_result(
+        stored or {"width": 0, "height": 0, "words": []} | ({"blank": True} if drawn.get("blank") else {"why": drawn["reason"]})
+    )
     return done

@@ -24,9 +24,7 @@ _SCREEN_DPI = 100  # default dpi in image files, which says nothing
 
 def is_picture(file: OpenFile) -> bool:
     """Whether a file is shown as a picture, not as a PDF."""
-    with file.open() as f:
-        kind = first_bytes_kind(f.read(1024))
-    return (kind or file.suffix.lower()) in IMAGE_SUFFIXES
+    return (first_bytes_kind(file.read_bytes()[:1024]) or file.suffix.lower()) in IMAGE_SUFFIXES
 
 
 def render_for_ocr(file: OpenFile, page: int) -> dict[str, Any]:

@@ -81,8 +81,7 @@ MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the
 def detect_kind(file: OpenFile, options: LoadOptions) -> str:
     """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
     suffix = file.suffix.lower()
-    with file.open() as f:
-        head = f.read(file_kinds.SNIFF_BYTES)
+    head = file.read_bytes()[: file_kinds.SNIFF_BYTES]
     file_kinds.refuse_pointer(head)
     if not options.all_files:
         file_kinds.refuse_minified_code(head, suffix)
@@ -113,7 +112,7 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
     try:
         return replace(_parse_as(kind, file, options), kind=kind)
     except Unreadable as error:
-        error.kind = kind
+        error.kind, error.failed = kind, error.failed and kind in PARSERS
         if kind != ".xml" or suffix == kind or not error.failed:
             raise
     return replace(_parse_as(suffix, file, options), kind=suffix)  # a text with some XML in it
@@ -192,10 +191,10 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor))
+        answer = _answer_request(request, OpenFile(request["name"], descriptor))
         os.close(descriptor)
         parent.send(answer)
-        if exhausted:
+        if answer.get("reason") == "memory":
             return  # its memory is fragmented: the next file gets a new process
 
 
@@ -226,17 +225,17 @@ def _refuse(event: str, args: Any) -> None:
         raise PermissionError(f"a file may not lead to {event}")
 
 
-def _answer_request(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, Any], bool]:
+def _answer_request(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     try:
-        return _dispatch(request, file), False
+        return _dispatch(request, file)
     except Unreadable as error:
-        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}, False
+        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}
     except MemoryError:
-        return {"reason": "memory", "failed": True}, True
+        return {"reason": "memory", "failed": True}
     except RecursionError:
-        return {"reason": "damaged: it is nested too deeply", "failed": True}, False
+        return {"reason": "damaged: it is nested too deeply", "failed": True}
     except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
-        return {"reason": _squeezed(_error_text(error)), "failed": True}, False
+        return {"reason": _squeezed(_error_text(error)), "failed": True}
 
 
 def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
@@ -256,8 +255,6 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
 
 def _error_text(error: Exception) -> str:
     """An error as a message for the user, with the error's type unless its message is meant for users."""
-    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) and error.strerror:
-        return f"cannot be read: {error.strerror}"
     message = str(error) or "it ends too early"
     is_readable = isinstance(error, ValueError | SyntaxError | BadZipFile | EOFError)
     return f"damaged: {message}" if is_readable else f"damaged: {type(error).__name__}: {message}"

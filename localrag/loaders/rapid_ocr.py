@@ -69,10 +69,7 @@ def _leveled(boxes: Sequence[TextBox]) -> list[_Upright]:
 
 
 def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
-    """Groups of boxes in reading order: where lines of text stand on both sides of a gap, all of the left ones come first.
-
-    Boxes over the gap, such as a headline, divide what is above from what is below.
-    """
+    """Groups of boxes in reading order: the left one of two columns first; a headline over both divides what is above and below."""
     gap = _column_gap(boxes)
     if gap is None:
         yield boxes
@@ -90,7 +87,7 @@ def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
 
 
 def _column_gap(boxes: list[_Upright]) -> float | None:
-    """The middle of the gap between two columns that the fewest boxes are over, and of such gaps of the widest; None if there is none."""
+    """The middle of the gap between two columns, the widest of those that the fewest boxes are over; None if there is none."""
     height = statistics.median([b.bottom - b.top for b in boxes]) if boxes else 0.0
     found: list[tuple[int, float, float]] = []
     for at in {b.right for b in boxes}:

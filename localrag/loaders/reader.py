@@ -291,7 +291,10 @@ class ParserProcess:
     def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
         if self._ended:
             return None
-        self._running = running = self._running or _start(self._limits)
+        if self._running is None:  # with few environment variables, no inherited files, and no modules of the working folder (-P)
+            arguments, env = (str(self._limits.memory), str(int(self._limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
+            self._running = ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)
+        running = self._running
         deadline = time.monotonic() + self._limits.seconds
         try:
             running.send(request | {"name": file.name}, descriptor=file.descriptor, timeout=self._limits.seconds)
@@ -318,9 +321,3 @@ class ParserProcess:
         running, self._running = self._running, None
         if running is not None:
             running.close()
-
-
-def _start(limits: Limits) -> ChildProcess:
-    """Start a parser process with few environment variables, no inherited files, and no modules of the working folder (-P)."""
-    arguments, env = (str(limits.memory), str(int(limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
-    return ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)
