@@ -30,7 +30,7 @@ _FOLDER_END = "(?P<ps_d>/)"  # in pathspec's regular expressions: the slash afte
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """The files below some paths, sorted; what is left out, and what cannot be opened, with reasons. Paths are not those of link targets."""
+    """The files below some paths, sorted; what is left out, and what cannot be opened, with reasons. Paths are not of link targets."""
 
     files: tuple[Path, ...]
     left_out: Mapping[Path, str]

@@ -1,7 +1,6 @@
 """OCR of scanned pages by Tesseract, or by RapidOCR where Tesseract or its data is missing, with a store of the results.
 
-Either runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
-stdout, and it may open only its own data and libraries. The parser process renders the pages, and each result is stored at once.
+Either runs in one process per page under the limits of the parser process (`sandbox`), and may open only its own data and libraries.
 """
 
 import importlib.metadata
@@ -156,7 +155,7 @@ def _index_language(language: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OcrProgram:
-    """A program that reads a page: its name for people, a command that takes an image (PGM, 300 dpi) on stdin, and how its output is read.
+    """A program that reads a page: its name for people, a command that takes an image (PGM, 300 dpi) on stdin, and how to read its stdout.
 
     `turned_command` finds out how a page is rotated; None if `command` does. `resident_bytes`: memory of one page; `seconds`: its time on
     one core.
@@ -363,7 +362,6 @@ def _submit_page(drawn: dict[str, Any], stored: OcrPage | None, reader: OcrReade
     if "image" in drawn and stored is None:
         return pool.submit(reader.read, drawn["image"])
     done: Future[OcrPage] = Future()
-    done.set_result(
-        stored or {"width": 0, "height": 0, "words": []} | ({"blank": True} if drawn.get("blank") else {"why": drawn["reason"]})
-    )
+    unread = {"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}
+    done.set_result(stored or {"width": 0, "height": 0, "words": []} | unread)
     return done

@@ -119,7 +119,7 @@ def _in_order(files: Iterable[Path], begin: Callable[[Path], Future[Any]], most:
 
 
 class _NeedsOcr(Exception):
-    """A file has pages that need OCR."""
+    pass
 
 
 def _defer_ocr(*_: Any) -> NoReturn:
@@ -291,10 +291,7 @@ class ParserProcess:
     def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
         if self._ended:
             return None
-        if self._running is None:  # with few environment variables, no inherited files, and no modules of the working folder (-P)
-            arguments, env = (str(self._limits.memory), str(int(self._limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
-            self._running = ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)
-        running = self._running
+        self._running = running = self._running or _start(self._limits)
         deadline = time.monotonic() + self._limits.seconds
         try:
             running.send(request | {"name": file.name}, descriptor=file.descriptor, timeout=self._limits.seconds)
@@ -321,3 +318,8 @@ class ParserProcess:
         running, self._running = self._running, None
         if running is not None:
             running.close()
+
+
+def _start(limits: Limits) -> ChildProcess:  # with few environment variables, no inherited files, no modules of the working folder (-P)
+    arguments, env = (str(limits.memory), str(int(limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
+    return ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)
