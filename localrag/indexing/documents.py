@@ -243,19 +243,17 @@ PARAGRAPH_SLACK = 0.25  # share of a chunk's tokens, counted from its end, withi
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 
-def split_document(
-    document: Document, counts: CountTokens, *, size: int, overlap: int, header: str = "", spans: Sequence[Span] = ()
-) -> list[Chunk]:
+def split_document(document: Document, counts: CountTokens, *, size: int, overlap: int, header: str = "") -> list[Chunk]:
     """Split a document into chunks of at most `size` tokens; each starts with up to `overlap` tokens of whole sentences of the last.
 
     `counts` counts the tokens of several texts. A sentence longer than `size` is cut; a table or a code block is divided only if it does
     not fit into a chunk. The last chunk ends with the text, and every chunk has text that no other chunk has. The tokens of a `header` that
-    will precede every chunk count as part of it. `spans`: the sentences, if they are known already.
+    will precede every chunk count as part of it.
     """
     text = document.text
     before = f"{header}\n" if header else ""
     size = max(size - counts([before])[0], size // 2) if before else size
-    units = _units(text, spans or sentences(text), counts, size)
+    units = _units(text, sentences(text), counts, size)
     weights = counts([text[start:end] for start, end in units])
     outline, chunks = Outline(text, document.blocks), list[Chunk]()
     undivided = _undivided(outline, units, weights, size)
@@ -481,9 +479,8 @@ def _read_changed_files(
     progress("documents", first, len(files), relative_path(to_read[0], project.root) if to_read else "")
     reader = _scan_reader(options, project, progress)
     readers = max(1, min(worker_cores(), PARSER_PROCESSES, len(to_read)))
-    sentences = dict[str, list[Span]]()
     done = first
-    for loaded in load_files(to_read, project.root, options, DEFAULT_LIMITS, reader, digests, readers, sentences):
+    for loaded in load_files(to_read, project.root, options, DEFAULT_LIMITS, reader, digests, readers):
         path = loaded.path
         done += path in changes.to_read
         if isinstance(loaded, SkippedFile):
@@ -496,7 +493,7 @@ def _read_changed_files(
         else:
             read.inner.add(path)
             collections_store.move_path(project.db, read.files[-1], path)
-        if _store_document(loaded, project, sentences.pop(path, ())):
+        if _store_document(loaded, project):
             (read.changed if path in hashes else read.new).append(path)
         progress("documents", done, len(files), path)
     return read
@@ -580,14 +577,14 @@ def _check_something(paths: Sequence[Path], files: int, project: Project) -> Non
         )
 
 
-def _store_document(document: Document, project: Project, spans: Sequence[Span]) -> bool:
+def _store_document(document: Document, project: Project) -> bool:
     """Store a document; returns whether its text or its chunks changed."""
     settings = project.settings
     key, first = new_document_id(project.db, document.path, document.text)
     document = replace(document, id=key, original_path=first)
     header = document.header if settings.prepend_metadata else ""
     counts = _tokenizer(project.model.file).counts
-    chunks = split_document(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header, spans=spans)
+    chunks = split_document(document, counts, size=settings.chunk_tokens, overlap=settings.chunk_overlap, header=header)
     if documents_store.is_unchanged(project.db, document, chunks):
         documents_store.update_document(project.db, document, chunks)
         return False

@@ -1,19 +1,17 @@
 """ParsedFile, LoadOptions and Unreadable; open files; size-checked zip archives; decoding of bytes to text."""
 
-import ctypes
 import errno
 import io
-import mmap
 import os
 import re
 import stat
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 from localrag.loaders.encodings import decode_bytes
@@ -57,10 +55,9 @@ class InnerBudget:
 class LoadOptions:
     """Options for reading files. Of tables: the text column (or key), and the columns put before the text as metadata.
 
-    `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
-    `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
-    `inner`: what may still be read of the files within the file.
-    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified and generated code.
+    `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why.
+    `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`. `tex_definitions`: see `latex_inputs`. `all_files`: also
+    minified code.
     """
 
     text_column: str = ""
@@ -91,10 +88,9 @@ class InnerDocument:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
+    """The content of a file, also of the files within it, `inner`. `title`: from its metadata or first heading.
 
-    `kind`: the suffix by which the file was read. `text`, `parts` and `blocks` are of the whole file, also of the files within it, `inner`.
-    What no block covers is outlined by its text.
+    `pages_to_ocr`: the numbers of pages that need OCR. `kind`: the suffix by which the file was read.
     """
 
     text: str
@@ -113,30 +109,6 @@ class Unreadable(Exception):
     def __init__(self, reason: str, *, failed: bool = False) -> None:
         super().__init__(reason)
         self.failed, self.kind = failed, ""
-
-
-def join_sections(
-    sections: Iterable[tuple[str, str]], goes_on: Callable[[str, str], bool] = lambda *_: False
-) -> tuple[str, tuple[DocumentPart, ...]]:
-    """Join labelled sections into one text, with parts for those with text and label.
-
-    Sections are separated by a blank line, or by a space where `goes_on(first, second)` is true.
-    """
-    texts: list[str] = []
-    parts: list[DocumentPart] = []
-    offset = 0
-    for label, section in sections:
-        body = section.strip()
-        if not body:
-            continue
-        if texts:
-            texts.append(" " if goes_on(texts[-1], body) else "\n\n")
-            offset += len(texts[-1])
-        if label:
-            parts.append(DocumentPart(label, offset, offset + len(body)))
-        texts.append(body)
-        offset += len(body)
-    return "".join(texts), tuple(parts)
 
 
 def clean_text(text: str) -> str:
@@ -227,32 +199,21 @@ class OpenFile:
 
     name: str
     descriptor: int
-    length: int | None = field(default=None, kw_only=True)  # bytes that are read, of a file that may grow
 
     @property
     def suffix(self) -> str:
         """The suffix of the name, with the dot."""
         return Path(self.name).suffix
 
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        size = os.fstat(self.descriptor).st_size
-        return size if self.length is None else min(size, self.length)
-
-    def open(self) -> BinaryIO:
-        """A stream from the beginning, with its own position."""
-        return cast("BinaryIO", io.BufferedReader(_RawReader(self), 1 << 16))
-
     def read_bytes(self) -> bytes:
         """The complete content."""
-        with self.open() as file:
+        with os.fdopen(self.descriptor, "rb", closefd=False) as file:
+            file.seek(0)
             return file.read()
 
-    def mapped(self) -> "ctypes.Array[ctypes.c_char]":
-        """The complete content, memory-mapped without a copy. Raises ValueError for an empty file."""
-        pages = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_COPY)
-        return (ctypes.c_char * len(pages)).from_buffer(pages)
+    def open(self) -> BinaryIO:
+        """A stream of the complete content."""
+        return io.BytesIO(self.read_bytes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,54 +222,9 @@ class InnerFile(OpenFile):
 
     data: bytes
 
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return len(self.data)
-
-    def open(self) -> BinaryIO:
-        """A stream from the beginning, with its own position."""
-        return io.BytesIO(self.data)
-
-    def mapped(self) -> "ctypes.Array[ctypes.c_char]":
-        """A copy of the complete content. Raises ValueError for an empty file."""
-        if not self.data:
-            raise ValueError("an empty file")
-        return (ctypes.c_char * len(self.data)).from_buffer_copy(self.data)
-
-
-class _RawReader(io.RawIOBase):
-    """Reads with `preadv` at its own position: duplicates of a descriptor share one."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._descriptor, self._position, self._size = os.dup(file.descriptor), 0, file.size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        wanted = memoryview(buffer)[: max(0, self._size - self._position)]
-        read = os.preadv(self._descriptor, [wanted], self._position)
-        self._position += read
-        return read
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self._position = start + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def close(self) -> None:
-        if not self.closed:
-            os.close(self._descriptor)
-        super().close()
+    def read_bytes(self) -> bytes:
+        """The complete content."""
+        return self.data
 
 
 @contextmanager
@@ -341,7 +257,7 @@ def open_archive(file: OpenFile) -> ZipFile:
     entries = archive.infolist()
     size, packed = sum(e.file_size for e in entries), sum(e.compress_size for e in entries)
     if size > MAX_UNPACKED_BYTES or len(entries) > MAX_ENTRIES or (size > RATIO_CHECK_FROM_BYTES and size > packed * MAX_COMPRESSION_RATIO):
-        raise Unreadable(f"a zip bomb: {file.size / MEGABYTE:.1f} MB unpack to {size / MEGABYTE:,.0f} MB")
+        raise Unreadable(f"a zip bomb: {packed / MEGABYTE:.1f} MB unpack to {size / MEGABYTE:,.0f} MB")
     if any(e.flag_bits & 1 for e in entries):
         raise Unreadable("password-protected")
     return archive
@@ -364,5 +280,5 @@ def decode(data: bytes, declared: str = "") -> str:
     """
     text = decode_bytes(data, declared)
     if data and not text:
-        raise Unreadable("binary, not text")
+        raise Unreadable("binary, not text", failed=True)
     return text.replace("\r\n", "\n").replace("\r", "\n")

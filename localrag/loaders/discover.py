@@ -8,11 +8,11 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
@@ -30,40 +30,26 @@ _FOLDER_END = "(?P<ps_d>/)"  # in pathspec's regular expressions: the slash afte
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """The files below some paths, sorted; the links and special files left out; and what cannot be opened. The latter two with reasons.
-
-    Paths are those below the given path, not those of link targets.
-    """
+    """The files below some paths, sorted; what is left out, and what cannot be opened, with reasons. Paths are not of link targets."""
 
     files: tuple[Path, ...]
     left_out: Mapping[Path, str]
     unreadable: Mapping[Path, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _IgnoreRules:
+class _IgnoreRules(NamedTuple):
     """The patterns of a folder's ignore files, relative to the folder."""
 
     folder: Path
     patterns: tuple["_Rule", ...]  # the last pattern first
 
-    def say(self, path: Path, *, is_folder: bool) -> bool | None:
-        """Whether a path is excluded; None if no pattern matches it. Its parent folders were checked before."""
-        name = os.fsencode(path.relative_to(self.folder).as_posix()).decode("utf-8", "replace")
-        return next((rule.excludes for rule in self.patterns if rule.matches(name, is_folder=is_folder)), None)
 
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A compiled pattern of an ignore file, and whether it excludes or re-includes (`!`) a match."""
+class _Rule(NamedTuple):
+    """A compiled pattern of an ignore file for a path itself, and whether it excludes or re-includes (`!`) a match."""
 
     search: Callable[[str], Any]
     wants_slash: bool  # whether folders are matched with a trailing slash
     excludes: bool
-
-    def matches(self, name: str, *, is_folder: bool) -> bool:
-        """Whether the pattern matches the path itself, not only a parent folder."""
-        return self.search(name + "/" * (is_folder and self.wants_slash)) is not None
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
@@ -75,12 +61,8 @@ def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
 
 
 def exists_visibly(path: Path) -> bool:
-    """Whether a file or folder exists and is visible; unlike `Path.exists` it also works in folders that may not be entered."""
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True
+    """Whether a file or folder exists and is visible."""
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises PermissionError in folders that may not be entered
 
 
 def find_files(paths: Sequence[Path], *, follow_links: bool = False, all_files: bool = False) -> SourceFiles:
@@ -191,8 +173,13 @@ class _FolderWalk:
 
 
 def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool | None:
-    """Whether ignore files exclude a path; False if one of them includes it, None if none names it."""
-    return next((is_excluded for r in reversed(rules) if (is_excluded := r.say(path, is_folder=is_folder)) is not None), None)
+    """Whether ignore files exclude a path; False if one of them includes it, None if none names it. Its parents were checked before."""
+    for folder, patterns in reversed(rules):
+        name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
+        for rule in patterns:
+            if rule.search(name + "/" * (is_folder and rule.wants_slash)):
+                return rule.excludes
+    return None
 
 
 def _rules_of(folder: Path, names: set[str], left_out: dict[Path, str]) -> list[_IgnoreRules]:
@@ -222,7 +209,6 @@ _UNREAD = {errno.ELOOP: "that is a link", errno.EINVAL: "that is not a regular f
 
 
 def _lines(file: Path, left_out: dict[Path, str]) -> list[str]:
-    """The lines of an ignore file; empty with a reason in `left_out` if it is not a regular file, too long or unreadable."""
     try:
         data = read_regular_file(file, MAX_IGNORE_FILE_BYTES)
     except OSError as error:
@@ -253,10 +239,9 @@ def relative_path(file: Path, root: Path) -> str:
 RACY_WINDOW_NS = 2_000_000_000  # ns: the coarsest clock of a file system (FAT)
 
 
-def _digest(file: Path, size: int) -> str:
-    """The digest of the first bytes of a file. Raises OSError."""
-    with open_file(file) as opened, replace(opened, length=size).open() as f:
-        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()  # type: ignore[arg-type]  # it has `readinto`
+def _digest(file: Path) -> str:
+    with open_file(file) as opened, os.fdopen(opened.descriptor, "rb", closefd=False) as f:
+        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
 
 
 class DigestCache:
@@ -267,26 +252,19 @@ class DigestCache:
         self._new: dict[str, FileStat] = {}
         self._given: set[str] = set()
 
-    def digest_of(self, path: str, file: Path, state: os.stat_result | None = None) -> str:
-        """The digest of a file's bytes as it stands, or stood in a `state` before it grew, given its stored path. Raises OSError."""
+    def digest_of(self, path: str, file: Path) -> str:
+        """The digest of a file's bytes, given its stored path. Raises OSError."""
         now = time.time_ns()
-        state = state or file.stat()
-        key = stat_key(state)
+        key = stat_key(file.stat())
         if cached := self._found(path, key):
             digest = cached.digest
         else:
-            digest = _digest(file, state.st_size)
+            digest = _digest(file)
             if stat_key(file.stat()) != key:
                 return digest
         if self.known.get(path) != (file_stat := FileStat(*key, digest)) and key[1] < now - RACY_WINDOW_NS:
             self._new[path] = file_stat
         return digest
-
-    @staticmethod
-    def has_only_grown(file: Path, before: os.stat_result, after: os.stat_result, digest: str) -> bool:
-        """Whether a file is the same as before up to its size then, as a log is that is being written. Raises OSError."""
-        is_same = (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) and before.st_size < after.st_size
-        return is_same and _digest(file, before.st_size) == digest
 
     def new_stats(self) -> dict[str, FileStat]:
         """The stats to store of files read or moved since the last call."""

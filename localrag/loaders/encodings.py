@@ -5,16 +5,12 @@ other bytes are read one by one. A file of lines in several encodings is read by
 """
 
 import codecs
+import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BYTE_ORDER_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 _SUPERSET_ENCODINGS = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
@@ -28,12 +24,10 @@ _STRANGE = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd-\uf
 _CONTROL_BYTES = bytes(byte for byte in range(32) if byte not in b"\t\n\v\f\r\x1b") + b"\x7f"
 _ASCII = bytes(range(128))
 _ZEROS = re.compile(rb"\0+")
-_ZEROS_BETWEEN = re.compile(rb"(?<=[^\s\0])\0{2,}(?=[^\s\0])")
 _SAMPLE_BYTES = 200_000  # bytes used to detect an encoding
 _MIN_UTF8_SHARE = 0.9  # of the bytes outside ASCII; by accident, East Asian text reaches 0.5
-_MIN_LINES_SHARE = 0.2  # of those bytes in lines of valid UTF-8, in a file with other lines in an East Asian encoding
-_STRAY = re.compile("[\udc80-\udcff]")  # a byte that is no UTF-8, as `surrogateescape` decodes it
-_STRAYS = re.compile("[\udc80-\udcff]+")
+_MIN_LINES_SHARE = 0.2  # of those bytes in lines of valid UTF-8; some lines of East Asian text are by accident
+_STRAYS = re.compile("[\udc80-\udcff]+")  # bytes that are no UTF-8, as `surrogateescape` decodes them
 _ISOLATED = re.compile("(?<=[A-Za-z])[^\x00-\u024f\u2000-\u20cf\ufffd](?=[A-Za-z])")  # a letter of another script within a Latin word
 # Letters of a text → the single-byte encoding that a program using it would have written.
 _CODE_PAGES = (
@@ -41,35 +35,33 @@ _CODE_PAGES = (
     (re.compile("[\u0370-\u03ff]"), "cp1253"),
     (re.compile("[\u05d0-\u05ea]"), "cp1255"),
     (re.compile("[\u0620-\u06ff]"), "cp1256"),
-    (re.compile("[ğışİĞŞ]"), "cp1254"),
     (re.compile("[ąćęłńśźżčďěňřťůőűășțĄĆĘŁŃŚŹŻČĎĚŇŘŤŮŐŰĂȘȚ]"), "cp1250"),
-    (re.compile("[āēģīķļņūĀĒĢĪĶĻŅŪėįųĖĮŲ]"), "cp1257"),
 )
 _EAST_ASIAN_LETTERS = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _WORD_MARKS = frozenset("’'‘-–·\xad")  # punctuation that may stand within a word
-_RARE_SYMBOLS = frozenset("¤¦¨¬¯´¸ˆ˜ƒ†‡×÷")
+_RARE_SYMBOLS = frozenset("¤¦¨¬¯´¸ˆ˜ƒ†‡")
 
 
 def decode_bytes(data: bytes, declared: str = "") -> str:
     """The text of a file's bytes, with its line ends; empty for binary data. `declared`: the encoding the file declares."""
-    mark = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "")
-    if mark:
-        return _plausible(data, mark)
+    if data.startswith(_BYTE_ORDER_MARKS):
+        return _plausible(data, "utf-16")
     if b"\x1b$" in data and (japanese := _plausible(data, "iso2022_jp")):
         return japanese  # all its bytes are ASCII
     if b"\0" not in data:
         return _decode_eight_bits(data, declared)
     if _has_stray_zeros(data):
-        return _decode_eight_bits(_ZEROS_BETWEEN.sub(b" ", data).replace(b"\0", b""), declared)
-    return next((text for name in _wide_encodings(data) if (text := _plausible(data, name))), "")
+        return _decode_eight_bits(data.replace(b"\0", b""), declared)
+    name = _wide_encoding(data)
+    return _plausible(data, name) if name else ""
 
 
 def looks_binary(head: bytes) -> bool:
     """Whether the first bytes of a file are not text in any encoding."""
-    if head.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
+    if head.startswith(_BYTE_ORDER_MARKS):
         return False
     if b"\0" in head:
-        return not (_has_stray_zeros(head) or _wide_encodings(head))
+        return not (_has_stray_zeros(head) or _wide_encoding(head))
     return _control_share(head) > 0.01
 
 
@@ -78,43 +70,29 @@ def _control_share(data: bytes) -> float:
 
 
 def _has_stray_zeros(data: bytes) -> bool:
-    """Whether zero bytes stand in text of one byte per character: in a few places, as after a crash, or in some lines of UTF-16."""
+    """Whether zero bytes stand in text of one byte per character in a few places, as after a crash, or in some lines of UTF-16."""
     sample = data[:_SAMPLE_BYTES]
     text = sample.replace(b"\0", b"")
     if len(text) < 16 or data[257:262] == b"ustar" or _control_share(text) > 0.001:
         return False
-    is_utf8 = _utf8_share(text) >= _MIN_UTF8_SHARE
-    places = sum(1 for _ in _ZEROS.finditer(sample))
-    if places <= 1 + len(text) * 0.01:
-        return is_utf8 or not _wide_encodings(data)
-    return is_utf8 and _is_ascii_in_pairs(sample)
+    if text.isascii() and len(text) > 0.6 * len(sample):
+        return True
+    is_rare = sum(1 for _ in _ZEROS.finditer(sample)) <= 1 + len(text) * 0.01
+    return is_rare and (_utf8_share(text) >= _MIN_UTF8_SHARE or not _wide_encoding(data))
 
 
-def _is_ascii_in_pairs(sample: bytes) -> bool:
-    """Whether the pairs of bytes without a zero are two ASCII characters: UTF-16 has hardly any such characters."""
-    pairs = [pair for pair in zip(sample[::2], sample[1::2], strict=False) if all(pair)]
-    return len(pairs) >= 10 and sum(a < 127 and b < 127 for a, b in pairs) > 0.9 * len(pairs)
-
-
-def _wide_encodings(data: bytes) -> list[str]:
-    """UTF-16 or UTF-32 by the positions of zero bytes, which come with Latin letters, spaces and line ends; empty if neither."""
-    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 4]
-    zeros = [sample[n::4].count(0) * 4 / max(len(sample), 1) for n in range(4)]
-    if min(zeros[2:]) > 0.95 and zeros[0] < 0.5:
-        return ["utf-32-le"]
-    if min(zeros[:2]) > 0.95 and zeros[3] < 0.5:
-        return ["utf-32-be"]
-    even, odd = (zeros[0] + zeros[2]) / 2, (zeros[1] + zeros[3]) / 2
+def _wide_encoding(data: bytes) -> str:
+    """UTF-16 by the positions of zero bytes, which come with Latin letters, spaces and line ends; empty if it is none."""
+    even, odd = (data[n:_SAMPLE_BYTES:2].count(0) for n in (0, 1))
     if abs(even - odd) < max(even, odd) * 0.8:
-        return []
-    return ["utf-16-le"] if odd > even else ["utf-16-be"]
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _plausible(data: bytes, name: str) -> str:
-    """The text of the data in an encoding; empty if it is not plausible."""
     codec = _SUPERSET_ENCODINGS.get(name.lower(), name or "ascii")
-    if codec.startswith(("utf-16", "utf-32")):
-        data = data[: len(data) // 2 * 2] if "16" in codec else data[: len(data) // 4 * 4]  # cut within a character
+    if codec.startswith("utf-16"):
+        data = data[: len(data) // 2 * 2]  # cut within a character
     try:
         text = data.decode(codec)
     except (ValueError, LookupError):  # some codecs raise other errors than UnicodeDecodeError
@@ -125,50 +103,34 @@ def _plausible(data: bytes, name: str) -> str:
 
 
 def _decode_eight_bits(data: bytes, declared: str) -> str:
-    """The text of bytes without zeros; empty for binary data."""
     text = data.decode("utf-8", "surrogateescape")
-    if not _STRAY.search(text):
+    if not _STRAYS.search(text):
         return text if _control_share(data[:_SAMPLE_BYTES]) <= 0.01 else ""
     if _control_share(data[:_SAMPLE_BYTES]) > 0.01:
         return ""
-    share = _utf8_share(data)
-    is_named = declared.lower().replace("_", "-") in {"utf-8", "utf8"} or data.startswith(codecs.BOM_UTF8)
-    if share >= _MIN_UTF8_SHARE or (is_named and share >= 0.5):
+    if _utf8_share(data) >= _MIN_UTF8_SHARE or data.startswith(codecs.BOM_UTF8):
         return _replace_strays(text)
-    return _decode_lines(text, declared) or _plausible(data, declared) or _decode_detected(data)
+    return _decode_lines(text) or _plausible(data, declared) or _decode_detected(data)
 
 
 def _utf8_share(data: bytes) -> float:
-    """The share of bytes in valid UTF-8 characters among the bytes outside ASCII; 1 for pure ASCII."""
     n_bytes = len(data.translate(None, _ASCII))
-    return 1 - len(_STRAY.findall(data.decode("utf-8", "surrogateescape"))) / n_bytes if n_bytes else 1.0
+    return 1 - sum(map(len, _STRAYS.findall(data.decode("utf-8", "surrogateescape")))) / n_bytes if n_bytes else 1.0
 
 
-def _decode_lines(text: str, declared: str) -> str:
-    """The text of a file of UTF-8 and other lines, or of UTF-8 with many broken bytes; empty if it is neither.
-
-    `text`: decoded as UTF-8 with surrogates for broken bytes.
-    """
+def _decode_lines(text: str) -> str:
+    """The text of a file with lines of UTF-8 and others; empty if it has too few of UTF-8. `text`: with surrogates for broken bytes."""
     lines = text.split("\n")
-    broken = [line for line in lines if _STRAY.search(line)]
-    n_valid = _n_bytes(line for line in lines if not line.isascii() and not _STRAY.search(line))
-    others = "\n".join(broken).encode("utf-8", "surrogateescape")
-    share = _utf8_share(others)
-    if not n_valid and share < 0.5:
+    broken = "\n".join(line for line in lines if _STRAYS.search(line)).encode("utf-8", "surrogateescape")
+    valid = "".join(line for line in lines if not _STRAYS.search(line)).encode()
+    n_valid, n_broken = (len(data.translate(None, _ASCII)) for data in (valid, broken))
+    if n_valid < _MIN_LINES_SHARE * (n_valid + n_broken):
         return ""
-    decoded, name = _detect(others)
-    if decoded and name in _EAST_ASIAN and n_valid < _MIN_LINES_SHARE * (n_valid + len(others.translate(None, _ASCII))):
-        return ""  # short lines are valid UTF-8 by accident
-    if share >= 0.5:
-        return _replace_strays(text)
-    if not (decoded and name in _EAST_ASIAN):
-        decoded = _best_fit(others, [_code_page(text), declared, "cp1252", name, "cp850"])
+    decoded, name = _detect(broken)
+    if name not in _EAST_ASIAN:
+        decoded = _best_fit(broken, [_code_page(text), "cp1252", "cp850"])
     replaced = iter(decoded.split("\n"))
-    return "\n".join(next(replaced, "") if _STRAY.search(line) else line for line in lines) if decoded else ""
-
-
-def _n_bytes(lines: Iterable[str]) -> int:
-    return sum(len(line.encode("utf-8").translate(None, _ASCII)) for line in lines)
+    return "\n".join(next(replaced, "") if _STRAYS.search(line) else line for line in lines) if decoded else ""
 
 
 def _best_fit(data: bytes, names: Sequence[str]) -> str:
@@ -191,12 +153,11 @@ def _fits(character: str, before: str, after: str) -> bool:
     if kind[0] == "L":
         return not (before.isupper() and after.isupper())
     if kind in {"Cc", "Co", "Cn"} or character in _RARE_SYMBOLS:
-        return character in "×÷" and not (before.isalpha() or after.isalpha())
+        return False
     return character in _WORD_MARKS or not (before.isalpha() and after.isalpha())
 
 
 def _code_page(text: str) -> str:
-    """The single-byte encoding for the letters of a text."""
     sample = text[:_SAMPLE_BYTES]
     counts = {name: len(letters.findall(sample)) for letters, name in _CODE_PAGES}
     name = max(counts, key=lambda name: counts[name])
@@ -210,7 +171,7 @@ def _replace_strays(text: str) -> str:
 
     def replacement(run: re.Match[str]) -> str:
         data = run[0].encode("utf-8", "surrogateescape")
-        if is_east_asian or (len(data) > 1 and _is_cut(data)):
+        if is_east_asian:
             return "\ufffd"
         for name in code_pages:
             decoded = data.decode(name, "replace")
@@ -223,11 +184,6 @@ def _replace_strays(text: str) -> str:
     return _STRAYS.sub(replacement, text)
 
 
-def _is_cut(data: bytes) -> bool:
-    """Whether bytes are the beginning of a UTF-8 character, other than one that Western text has as two characters (`é”`)."""
-    return data[0] in range(0xE0, 0xE4) or (data[0] >= 0xF0 and all(0x80 <= byte < 0xC0 for byte in data[1:]))
-
-
 def _decode_detected(data: bytes) -> str:
     """The text in the detected encoding, or in a Western one that fits better; empty if neither is plausible."""
     text, name = _detect(data)
@@ -235,20 +191,17 @@ def _decode_detected(data: bytes) -> str:
         text = _best_fit(data, ["cp1252", "cp850"])
         return text if _fit_share(text) >= 0.9 and len(data.translate(None, _ASCII)) <= 0.3 * len(data) else ""
     western = _plausible(data, "cp1252")
-    if name not in _EAST_ASIAN and len(western) == len(text) and _fit_share(western) == 1:
-        n_different = sum(a != b for a, b in zip(text, western, strict=True))
-        if n_different <= 1 < sum(c > "\x7f" and c.isalpha() for c in western):
-            return western  # a single letter is no evidence of a rarer encoding
+    n_letters = sum(c > "\x7f" and c.isalpha() for c in western)
+    if name not in _EAST_ASIAN and len(western) == len(text) and sum(map(operator.ne, text, western)) <= 1 < n_letters:
+        return western  # a single letter is no evidence of a rarer encoding
     return text
 
 
 def _detect(data: bytes) -> tuple[str, str]:
-    """The text of the data in the detected encoding, and its name; empty if it is not plausible."""
     import chardet
 
     name = str(chardet.detect(data[:_SAMPLE_BYTES])["encoding"] or "")
     text = _plausible(data, name)
-    foreign = [c for c in text[:_SAMPLE_BYTES] if c > "~" and unicodedata.category(c)[0] not in "PZ"]
-    if text and sum(unicodedata.category(c) != "So" for c in foreign) >= 0.8 * len(foreign):  # So: boxes, blocks, dingbats
-        return text, _SUPERSET_ENCODINGS.get(name.lower(), name).lower()
-    return "", ""
+    symbols = sum(unicodedata.category(c) == "So" for c in text[:_SAMPLE_BYTES])  # boxes, blocks, dingbats
+    is_text = symbols <= 0.2 * sum(c > "~" for c in text[:_SAMPLE_BYTES])
+    return (text, _SUPERSET_ENCODINGS.get(name.lower(), name).lower()) if is_text else ("", "")

@@ -22,23 +22,22 @@ _SIGNATURES = [
     )
 ]
 _MIMETYPES = (  # what the member `mimetype` of an archive contains
-    *(("epub+zip", ".epub"), ("hwp+zip", ".hwpx"), ("sun.xml.writer", ".sxw"), ("sun.xml.calc", ".sxc"), ("sun.xml.impress", ".sxi")),
-    *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation", "graphics", "formula")),
+    ("epub+zip", ".epub"),
+    *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation")),
 )
 _MEMBERS = (
     *(("xl/workbook.bin", ".xlsb"), ("word/document", ".docx"), ("xl/workbook", ".xlsx"), ("ppt/presentation", ".pptx")),
-    *(("visio/document", ".vsdx"), ("contents/content.hpf", ".hwpx"), ("meta-inf/container.xml", ".epub")),
+    ("meta-inf/container.xml", ".epub"),
 )
 _STREAMS = (
     *(("WordDocument", ".doc"), ("Workbook", ".xls"), ("Book", ".xls"), ("PowerPoint Document", ".ppt")),
-    *(("__properties_version1.0", ".msg"), ("\5HwpSummaryInformation", ".hwp"), ("VisioDocument", ".vsd")),
+    ("__properties_version1.0", ".msg"),
 )
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-CODE_SUFFIXES = frozenset(
+CODE_SUFFIXES = frozenset(  # of code that may begin as a page, as JSON or as a message
     """
-    .c .cc .cjs .cpp .cs .css .cxx .dart .diff .ejs .erb .go .h .hbs .hpp .hxx .j2 .java .jinja .js .jsx .kt .less .liquid .lua .m .mjs
-    .mustache .patch .pl .pm .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .tmpl .tpl .ts .tsx .twig .vue .xsd .xsl .xslt
-    .yaml .yml
+    .cjs .css .diff .ejs .erb .hbs .j2 .jinja .js .jsx .less .liquid .m .mjs .mustache .patch .scss .svelte .tmpl .tpl .ts .tsx .twig .vue
+    .xsd .xsl .xslt .yaml .yml
     """.split()
 )
 PLAIN_SUFFIXES = frozenset({".txt", ".text", ".php", ".jsp", ".asp"})
@@ -128,18 +127,15 @@ def _mail_kind(text: str) -> str:
     return (".emlx" if length else ".eml") if is_mail else ""
 
 
-_GENERATED = re.compile(rb"generated\b.{0,200}?\bdo not (?:edit|modify|change)|@generated\b", re.DOTALL | re.IGNORECASE)
 _MINIFIED_LINE_BYTES = 200  # of a line on average
 _POINTER = re.compile(rb"version https://(git-lfs|hawser)\.github\.com/spec/|(?:(?:\.\./)*\.git)?/annex/objects/\S+\s*\Z")
 
 
-def refuse_generated_code(head: bytes, suffix: str) -> None:
-    """Raise Unreadable for minified code and for code that a program has generated."""
+def refuse_minified_code(head: bytes, suffix: str) -> None:
+    """Raise Unreadable for minified code."""
     is_long = len(head) > _MINIFIED_LINE_BYTES * (head.count(b"\n") + 2) and not head.startswith(b"window.YTD")  # data of an archive
     if suffix in {".js", ".mjs", ".cjs", ".css"} and is_long:
         raise Unreadable(f"minified code {TAKEN_WITH_ALL_FILES}")
-    if suffix in CODE_SUFFIXES and _GENERATED.search(head[:2000]):
-        raise Unreadable(f"generated code {TAKEN_WITH_ALL_FILES}")
 
 
 def refuse_pointer(head: bytes) -> None:

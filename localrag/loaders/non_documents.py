@@ -8,10 +8,7 @@ TAKEN_WITH_ALL_FILES = "(taken with --all-files)"
 _CONFLICT = "(?=[^()]{0,150}(?:confli|konfli|конфлик|конфлік|競合|冲突|衝突|충돌))"
 _COPY = r"(?=[^()]{0,150}(?:\b(?:copy|kopi[ea]?|cop[ií]a|copie|cópia|копи[яї]|копія)\b|コピー|副本|复本|複本|사본))"
 _COMPUTER = r"-(?-i:DESKTOP|LAPTOP)-(?-i:[A-Z0-9]{7})(?:-\d+)?(?=\.|\Z)"
-_LOCK_FILES = (
-    "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml bun.lockb go.sum packages.lock.json gradle.lockfile cartfile.resolved "
-    "package.resolved"
-)
+_LOCK_FILES = "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml bun.lockb go.sum packages.lock.json gradle.lockfile"
 _REASONS = {
     "a leftover of a program": r"\A~\$|\A#.+#\Z|.~\Z|\.(?:bak|bkp|backup|old|orig|rej|save|sw[nop]|te?mp|wbk|xlk)[-._]?\d*\Z",
     "an incomplete download": r"\.(?:crdownload|part|partial|download|filepart)\Z",

@@ -1,7 +1,6 @@
 """OCR of scanned pages by Tesseract, or by RapidOCR where Tesseract or its data is missing, with a store of the results.
 
-Either runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
-stdout, and it may open only its own data and libraries. The parser process renders the pages, and each result is stored at once.
+Either runs in one process per page under the limits of the parser process (`sandbox`), and may open only its own data and libraries.
 """
 
 import importlib.metadata
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b, file_digest
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from localrag.errors import UsageError
 from localrag.loaders.content import LoadOptions
@@ -30,6 +29,9 @@ from localrag.settings import IndexSettings
 from localrag.system.child_process import isolated_environment
 from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, available_memory
+
+if TYPE_CHECKING:
+    from localrag.store.documents import OcrPages as OcrPageStore
 
 # "width", "height" in pixels; "words": [text, left, top, right, bottom, confidence, line]; "why": the reason for no words.
 OcrPage = dict[str, Any]
@@ -63,7 +65,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed Tesseract: path, version, languages with data, and the folder of that data (empty if unknown)."""
+    """An installed Tesseract: path, version, languages with data, and the folder of that data."""
 
     program: str
     version: str
@@ -83,8 +85,8 @@ def find_tesseract() -> Tesseract | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    head = (version.stdout or version.stderr).split()
-    first, *lines = (listed.stdout or listed.stderr).splitlines() or [""]
+    head = version.stdout.split()
+    first, *lines = listed.stdout.splitlines() or [""]
     languages = tuple(sorted(line.strip() for line in lines if line.strip()))
     data = re.search(r'"([^"]+)"', first)  # List of available languages in "/usr/share/tesseract-ocr/5/tessdata/" (4):
     return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages, data[1] if data else "")
@@ -93,14 +95,6 @@ def find_tesseract() -> Tesseract | None:
 def rapidocr_version() -> str:
     """The version of RapidOCR; empty if it is not installed."""
     return importlib.metadata.version("rapidocr") if importlib.util.find_spec("rapidocr") else ""
-
-
-def _data_folders(tesseract: Tesseract) -> list[str]:
-    """The folder of Tesseract's data, or the usual ones if it names none."""
-    if tesseract.data:
-        return [tesseract.data]
-    share = Path(tesseract.program).parent.parent / "share"
-    return [*filter(None, [os.environ.get("TESSDATA_PREFIX")]), str(share / "tessdata"), str(share / "tesseract-ocr")]
 
 
 def load_options(settings: IndexSettings) -> LoadOptions:
@@ -144,30 +138,24 @@ def checked_languages(text: str) -> tuple[str, ...]:
         return codes
     if tesseract:
         missing = [code for code in codes if code not in installed]
-        install_command = f"apt-get install {' '.join(map(debian_package, missing))}"
+        packages = " ".join("tesseract-ocr-" + code.replace("_", "-") for code in missing)
         raise UsageError(
             f"Tesseract has no data for {', '.join(missing)}; it has: {', '.join(sorted(installed)) or 'none'}.",
-            f"Install it (on Debian: {install_command}), or see localrag doctor.",
+            f"Install it (on Debian: apt-get install {packages}), or see localrag doctor.",
         )
     if rapidocr_version():
         raise UsageError(f"{_why_unavailable(codes)}.", "Install Tesseract with these languages: localrag doctor shows how.")
     return codes
 
 
-def debian_package(code: str) -> str:
-    """The Debian package of a language."""
-    return f"tesseract-ocr-{code.replace('_', '-')}"
-
-
 def _index_language(language: str) -> tuple[str, ...]:
-    """Tesseract's code of the language of an index; none if it is unknown."""
     named = language.strip().lower()
     return tuple(code for code, names in _CODES.items() if named and (named == code or named in names.split()))[:1]
 
 
 @dataclass(frozen=True, slots=True)
 class OcrProgram:
-    """A program that reads a page: its name for people, a command that takes an image (PGM, 300 dpi) on stdin, and how its output is read.
+    """A program that reads a page: its name for people, a command that takes an image (PGM, 300 dpi) on stdin, and how to read its stdout.
 
     `turned_command` finds out how a page is rotated; None if `command` does. `resident_bytes`: memory of one page; `seconds`: its time on
     one core.
@@ -193,7 +181,7 @@ def find_ocr(languages: str) -> OcrProgram | None:
 
 def tesseract_program(tesseract: Tesseract, languages: str) -> OcrProgram:
     """Tesseract with these languages, within the sandbox."""
-    limits = str(MAX_MEMORY), str(int(PAGE_TIMEOUT_S) + 5), os.pathsep.join(_data_folders(tesseract))
+    limits = str(MAX_MEMORY), str(int(PAGE_TIMEOUT_S) + 5), tesseract.data
 
     def command(layout: str) -> tuple[str, ...]:
         arguments = "-", "-", "-l", languages, "--dpi", "300", "--psm", layout, "tsv"
@@ -225,9 +213,9 @@ class OcrReader:
     def read(self, image: bytes) -> OcrPage:
         """The words of a page image (PGM, 300 dpi)."""
         page = self._words(image, self._program.command)
-        if self._program.turned_command and not page.get("why") and _is_low_confidence(page):  # the page may be rotated
+        if self._program.turned_command and not page.get("why") and mean_confidence(page) < LOW_CONFIDENCE:  # the page may be rotated
             turned = self._words(image, self._program.turned_command)
-            page = turned if not turned.get("why") and not _is_low_confidence(turned) else page
+            page = turned if mean_confidence(turned) >= LOW_CONFIDENCE else page
         return page | {"by": self._program.by}
 
     def _words(self, image: bytes, command: Sequence[str]) -> OcrPage:
@@ -300,10 +288,6 @@ def mean_confidence(page: OcrPage) -> float:
 LOW_CONFIDENCE = 60.0  # rendered and scanned text has 85 to 96; noise, photos and rotated pages up to 50
 
 
-def _is_low_confidence(page: OcrPage) -> bool:
-    return mean_confidence(page) < LOW_CONFIDENCE
-
-
 def _unread(reason: str) -> OcrPage:
     return {"width": 0, "height": 0, "words": [], "why": reason}
 
@@ -315,22 +299,6 @@ RenderPage = Callable[[int], dict[str, Any]]  # page number → the result of `r
 OcrPages = Callable[[Path, str, Sequence[int], RenderPage], Mapping[int, OcrPage]]
 
 
-class OcrPageStore(Protocol):
-    """Stores OCR results by scan id and by image hash."""
-
-    def pages(self, scan: str) -> Mapping[int, OcrPage]:
-        """Page number → stored OCR page of a scan."""
-
-    def find_similar(self, image_hash: str) -> OcrPage | None:
-        """A stored OCR page with the same image hash, of any scan; None if there is none."""
-
-    def save(self, scan: str, number: int, image_hash: str, page: OcrPage) -> None:
-        """Store an OCR page and commit."""
-
-    def link_document(self, content_hash: str, scan: str, languages: str) -> None:
-        """Assign the pages of a scan to the documents of a content hash."""
-
-
 def scan_id(file: Path, languages: str) -> str:
     """The id under which the OCR pages of a file in these languages are stored. Raises OSError."""
     with file.open("rb") as f:
@@ -338,14 +306,16 @@ def scan_id(file: Path, languages: str) -> str:
     return content_id("scan", OCR_VERSION, digest, languages)
 
 
-def ocr_pages_reader(program: OcrProgram, languages: str, store: OcrPageStore, on_progress: Callable[[int, int], None]) -> OcrPages:
+def ocr_pages_reader(program: OcrProgram, languages: str, store: "OcrPageStore", on_progress: Callable[[int, int], None]) -> OcrPages:
     """A function that reads and stores the missing OCR pages of a file; `on_progress` gets the numbers of finished and of all pages."""
 
     def read(file: Path, content_hash: str, numbers: Sequence[int], draw: RenderPage) -> Mapping[int, OcrPage]:
         scan = scan_id(file, languages)
         pages = {n: page for n, page in store.pages(scan).items() if n in numbers}
         on_progress(len(pages), len(numbers))
-        for n, image_hash, page in _ocr_pages(_until_timeout([n for n in numbers if n not in pages]), draw, program, languages, store):
+        deadline = time.monotonic() + FILE_TIMEOUT_S
+        in_time = takewhile(lambda _: time.monotonic() < deadline, [n for n in numbers if n not in pages])
+        for n, image_hash, page in _ocr_pages(in_time, draw, program, languages, store):
             store.save(scan, n, image_hash, page)
             pages[n] = page
             on_progress(len(pages), len(numbers))
@@ -361,13 +331,8 @@ def read_hash(content_hash: str, pages: Mapping[int, OcrPage]) -> str:
     return content_id("unfinished", content_hash) if any(page.get("why") == OUT_OF_TIME for page in pages.values()) else content_hash
 
 
-def _until_timeout(numbers: Sequence[int]) -> Iterator[int]:
-    deadline = time.monotonic() + FILE_TIMEOUT_S
-    return takewhile(lambda _: time.monotonic() < deadline, numbers)
-
-
 def _ocr_pages(
-    numbers: Iterable[int], draw: RenderPage, program: OcrProgram, languages: str, store: OcrPageStore
+    numbers: Iterable[int], draw: RenderPage, program: OcrProgram, languages: str, store: "OcrPageStore"
 ) -> Iterator[tuple[int, str, OcrPage]]:
     """Render and read pages, in order, one per core at a time, as far as there is memory. Closing the generator stops the processes."""
     n_parallel = max(1, min(MAX_PARALLEL_PAGES, available_cores(), (available_memory() or 0) // program.resident_bytes))
@@ -397,6 +362,6 @@ def _submit_page(drawn: dict[str, Any], stored: OcrPage | None, reader: OcrReade
     if "image" in drawn and stored is None:
         return pool.submit(reader.read, drawn["image"])
     done: Future[OcrPage] = Future()
-    empty_page = {"width": 0, "height": 0, "words": []}
-    done.set_result(stored or empty_page | ({"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}))
+    unread = {"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}
+    done.set_result(stored or {"width": 0, "height": 0, "words": []} | unread)
     return done

@@ -24,9 +24,7 @@ _SCREEN_DPI = 100  # default dpi in image files, which says nothing
 
 def is_picture(file: OpenFile) -> bool:
     """Whether a file is shown as a picture, not as a PDF."""
-    with file.open() as f:
-        kind = first_bytes_kind(f.read(1024))
-    return (kind or file.suffix.lower()) in IMAGE_SUFFIXES
+    return (first_bytes_kind(file.read_bytes()[:1024]) or file.suffix.lower()) in IMAGE_SUFFIXES
 
 
 def render_for_ocr(file: OpenFile, page: int) -> dict[str, Any]:
@@ -65,7 +63,7 @@ def render_png(file: OpenFile, page: int, width: int) -> dict[str, Any]:
 def _page(file: OpenFile, page: int) -> Any:
     import pypdfium2
 
-    document = pypdfium2.PdfDocument(file.mapped())
+    document = pypdfium2.PdfDocument(file.read_bytes())
     if not 0 < page <= len(document):
         raise Unreadable(f"it has no page {page}")
     return document[page - 1]
@@ -91,10 +89,8 @@ def open_image(file: OpenFile, page: int, *, grey: bool = True) -> "Image":
             raise Unreadable(f"it has no page {page}") from error
         _check(image)
     image = ImageOps.exif_transpose(image)
-    if "transparency" in image.info or image.mode in {"RGBA", "LA", "PA", "RGBa", "La"}:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would clip
         low, high = image.getextrema()
         image = image.point(lambda v: (v - low) * (255 / max(high - low, 1)))  # type: ignore[operator]

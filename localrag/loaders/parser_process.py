@@ -4,20 +4,20 @@ It runs restricted (see `restrict_process`), so that a hostile file can affect t
 """
 
 import contextlib
+import json
 import mimetypes
 import os
 import pkgutil
 import resource
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 from localrag.loaders import file_kinds
 from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
@@ -25,8 +25,7 @@ from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
-from localrag.system.child_process import ParentConnection
-from localrag.text.sentences import sentences
+from localrag.system.child_process import Codec, ParentConnection
 
 # Suffix → its parser, imported with the first file of a kind: some imports take a quarter of a second.
 PARSERS = {
@@ -75,9 +74,6 @@ CONVERTIBLE = {
     **dict.fromkeys((".xlsb", ".numbers"), "xlsx"),
     **dict.fromkeys((".pages", ".wpd", ".wps"), "docx"),
     ".key": "pptx",
-    ".sxw": "odt",
-    ".sxc": "ods",
-    ".sxi": "odp",
 }
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 
@@ -85,11 +81,10 @@ MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the
 def detect_kind(file: OpenFile, options: LoadOptions) -> str:
     """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
     suffix = file.suffix.lower()
-    with file.open() as f:
-        head = f.read(file_kinds.SNIFF_BYTES)
+    head = file.read_bytes()[: file_kinds.SNIFF_BYTES]
     file_kinds.refuse_pointer(head)
     if not options.all_files:
-        file_kinds.refuse_generated_code(head, suffix)
+        file_kinds.refuse_minified_code(head, suffix)
     is_binary = looks_binary(head)
     told = file_kinds.binary_kind(file, head) or ("" if is_binary else _text_kind(head, suffix))
     kind = told if told and PARSERS.get(told) != PARSERS.get(suffix, "") else suffix
@@ -117,7 +112,7 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
     try:
         return replace(_parse_as(kind, file, options), kind=kind)
     except Unreadable as error:
-        error.kind = kind
+        error.kind, error.failed = kind, error.failed and kind in PARSERS
         if kind != ".xml" or suffix == kind or not error.failed:
             raise
     return replace(_parse_as(suffix, file, options), kind=suffix)  # a text with some XML in it
@@ -126,52 +121,15 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
 def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
     module, _, name = PARSERS.get(kind, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
-    try:
-        with _long_numbers():
-            content = parser(file, options)
-    except Unreadable as error:
-        if str(error) == "binary, not text":
-            raise Unreadable(str(error), failed=kind in PARSERS) from error
-        raise
+    sys.set_int_max_str_digits(MAX_DIGITS)  # of this interpreter, which only parses; by default Python raises ValueError beyond 4,300
+    content = parser(file, options)
     if content.pages_to_ocr:
         return content
     if kind not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
-        raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
-    parsed: ParsedFile = _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
-    return parsed
-
-
-@contextmanager
-def _long_numbers() -> Iterator[None]:
-    """Convert integers of up to MAX_DIGITS digits: by default Python raises ValueError beyond 4,300, and the file would be refused.
-
-    The limit is global to the interpreter, which here only parses.
-    """
-    before = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(MAX_DIGITS)
-    try:
-        yield
-    finally:
-        sys.set_int_max_str_digits(before)
-
-
-def _has_images(file: OpenFile) -> bool:
-    with contextlib.suppress(BadZipFile), ZipFile(file.open()) as archive:
-        return any(name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg", ".tiff")) for name in archive.namelist())
-    return False
-
-
-def _without_surrogates(value: Any) -> Any:
-    """A record whose texts have question marks for lone surrogates: some formats contain them, the store cannot."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, tuple):
-        return tuple(map(_without_surrogates, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)})
-    return value
+        raise Unreadable("no text" if kind in BINARY_SUFFIXES else "empty")
+    return replace(content, title=" ".join(content.title.split())[:200])
 
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")  # names of folders that contain only libraries
@@ -208,7 +166,6 @@ def _modules(folder: str) -> list[str]:
 
 
 _READS = ("open", "os.listdir", "os.scandir")  # audit events of opening by path; their argument may also be a descriptor
-MAX_SPLIT_CHARS = 1_000_000  # characters; longer texts are not split into sentences here, because the time per file is limited
 _FORBIDDEN = tuple(
     """
     socket. subprocess. os.system os.exec os.fork os.posix_spawn os.spawn pty. os.startfile os.kill os.remove os.rename os.rmdir os.mkdir
@@ -217,9 +174,13 @@ _FORBIDDEN = tuple(
 )
 
 
+# Some formats contain lone surrogates, which the store cannot.
+_CODEC = Codec(lambda answer: json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"), json.loads)
+
+
 def main(memory: int, seconds: int) -> None:
     """Parse files until stdin ends. `memory`: bytes of address space; `seconds`: CPU time per file."""
-    parent = ParentConnection(at_stdin=True)
+    parent = ParentConnection(_CODEC, at_stdin=True)
     sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     restrict_process(memory)
     sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
@@ -230,10 +191,10 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length")))
+        answer = _answer_request(request, OpenFile(request["name"], descriptor))
         os.close(descriptor)
         parent.send(answer)
-        if exhausted:
+        if answer.get("reason") == "memory":
             return  # its memory is fragmented: the next file gets a new process
 
 
@@ -264,18 +225,17 @@ def _refuse(event: str, args: Any) -> None:
         raise PermissionError(f"a file may not lead to {event}")
 
 
-def _answer_request(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, Any], bool]:
-    """The answer to a request, or the reason of a failure; and whether memory was exhausted."""
+def _answer_request(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     try:
-        return _dispatch(request, file), False
+        return _dispatch(request, file)
     except Unreadable as error:
-        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}, False
+        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}
     except MemoryError:
-        return {"reason": "memory", "failed": True}, True
+        return {"reason": "memory", "failed": True}
     except RecursionError:
-        return {"reason": "damaged: it is nested too deeply", "failed": True}, False
+        return {"reason": "damaged: it is nested too deeply", "failed": True}
     except Exception as error:  # noqa: BLE001 - parsers of broken files raise anything
-        return {"reason": _squeezed(_error_text(error)), "failed": True}, False
+        return {"reason": _squeezed(_error_text(error)), "failed": True}
 
 
 def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
@@ -290,17 +250,11 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     columns = request["text_column"], tuple(request["metadata_columns"])
     options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
     content = parse_file(file, replace(options, all_files=request.get("all_files", False)))
-    answer = asdict(content)
-    if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:
-        with contextlib.suppress(MemoryError, RecursionError):  # the text is complete: the parent splits it
-            answer["sentences"] = sentences(content.text)
-    return answer
+    return asdict(content)
 
 
 def _error_text(error: Exception) -> str:
     """An error as a message for the user, with the error's type unless its message is meant for users."""
-    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) and error.strerror:
-        return f"cannot be read: {error.strerror}"
     message = str(error) or "it ends too early"
     is_readable = isinstance(error, ValueError | SyntaxError | BadZipFile | EOFError)
     return f"damaged: {message}" if is_readable else f"damaged: {type(error).__name__}: {message}"

@@ -430,7 +430,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     import pypdfium2
 
     try:
-        document = pypdfium2.PdfDocument(file.mapped())
+        document = pypdfium2.PdfDocument(file.read_bytes())
         count = len(document)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():

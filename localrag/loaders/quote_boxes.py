@@ -3,8 +3,7 @@
 import ctypes
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import OpenFile
@@ -26,24 +25,24 @@ def find_quote_boxes(
     `before`: the share of these pages' text before the quote, 0 to 1; of several matches the nearest is taken. `read`: the OCR pages by
     number.
     """
-    with ExitStack() as stack:
-        shown = [_ocr_page(n, read[n]) for n in pages if n in read]
-        if len(shown) < len(pages) and not is_picture(file):
-            import pypdfium2
+    shown = [_ocr_page(n, read[n]) for n in pages if n in read]
+    if len(shown) < len(pages) and not is_picture(file):
+        import pypdfium2
 
-            document = stack.enter_context(pypdfium2.PdfDocument(file.mapped()))
-            shown += [_pdf_page(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
-            shown.sort(key=lambda sheet: sheet.number)
-        letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]
-        wanted = "".join(letter for _, letter in _comparable_characters(enumerate(quote)))
-        matched = [letters[i] for i in _aligned("".join(letter for *_, letter in letters), wanted, before)]
-        return {
-            "pages": [
-                {"n": sheet.number, "width": sheet.width, "height": sheet.height, "boxes": boxes}
-                for n, sheet in enumerate(shown)
-                if (boxes := sheet.boxes([i for k, i, _ in matched if k == n])) or len(shown) == 1
-            ]
-        }
+        document = pypdfium2.PdfDocument(file.read_bytes())
+        shown += [_pdf_page(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
+        shown.sort(key=lambda sheet: sheet.number)
+    letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]
+    wanted = "".join(letter for _, letter in _comparable_characters(enumerate(quote)))
+    matched = [letters[i] for i in _aligned("".join(letter for *_, letter in letters), wanted, before)]
+    found = [(sheet, sheet.boxes([i for k, i, _ in matched if k == n])) for n, sheet in enumerate(shown)]
+    return {
+        "pages": [
+            {"n": sheet.number, "width": sheet.width, "height": sheet.height, "boxes": boxes}
+            for sheet, boxes in found
+            if boxes or len(shown) == 1
+        ]
+    }
 
 
 class _Page(NamedTuple):
@@ -57,38 +56,25 @@ class _Page(NamedTuple):
 
 
 def _pdf_page(number: int, page: Any) -> _Page:
+    import pypdfium2.raw as pdfium
+
     text = page.get_textpage()
-    return _Page(number, page.get_width(), page.get_height(), list(_letters(text)), lambda indices: _boxes(page, text, indices))
+    codes = (pdfium.FPDFText_GetUnicode(text, i) for i in range(text.count_chars()))
+    letters = list(_comparable_characters((i, chr(code)) for i, code in enumerate(codes) if 0 < code < 0x110000))
+    return _Page(number, page.get_width(), page.get_height(), letters, lambda indices: _boxes(page, text, indices))
 
 
 def _ocr_page(number: int, page: Mapping[str, Any]) -> _Page:
-    """A page read by OCR: the letters of its legible words."""
     words = legible_words(page)
     width, height = max(1, page["width"]), max(1, page["height"])
 
     def boxes(indices: Sequence[int]) -> list[Box]:
         lines = groupby(sorted(set(indices)), key=lambda i: words[i][6])
-        cited = ([words[i] for i in numbers] for _, numbers in lines)
-        return [
-            (
-                min(w[1] for w in line) / width,
-                min(w[2] for w in line) / height,
-                max(w[3] for w in line) / width,
-                max(w[4] for w in line) / height,
-            )
-            for line in cited
-        ]
+        cited = (zip(*(words[i][1:5] for i in numbers), strict=True) for _, numbers in lines)
+        return [(min(left) / width, min(top) / height, max(right) / width, max(bottom) / height) for left, top, right, bottom in cited]
 
     letters = list(_comparable_characters((i, c) for i, word in enumerate(words) for c in word[0]))
     return _Page(number, width, height, letters, boxes)
-
-
-def _letters(textpage: Any) -> Iterator[tuple[int, str]]:
-    """The comparable letters of a page's text, each with the index of its character."""
-    import pypdfium2.raw as pdfium
-
-    codes = (pdfium.FPDFText_GetUnicode(textpage, i) for i in range(textpage.count_chars()))
-    return _comparable_characters((i, chr(code)) for i, code in enumerate(codes) if 0 < code < 0x110000)
 
 
 def _comparable_characters(characters: Any) -> Iterator[tuple[int, str]]:
@@ -124,7 +110,6 @@ def _aligned(text: str, wanted: str, before: float) -> list[int]:
 
 
 def _nearest(text: str, wanted: str, expected: int) -> int:
-    """The position of `wanted` in a text nearest to `expected`; -1 if there is none."""
     after = text.find(wanted, expected)
     before = text.rfind(wanted, 0, expected + len(wanted))
     matches = [position for position in (after, before) if position >= 0]
@@ -132,33 +117,18 @@ def _nearest(text: str, wanted: str, expected: int) -> int:
 
 
 def _boxes(page: Any, textpage: Any, characters: Sequence[int]) -> list[Box]:
-    """A box for each line with some of the characters."""
-    boxes: list[Box] = []
-    is_rotated = page.get_rotation() % 180 == 90
-    for first, last in _character_runs(characters):
-        for n in range(textpage.count_rects(first, last - first + 1)):
-            box = _on_picture(page, textpage.get_rect(n))
-            if box[0] == box[2] or box[1] == box[3]:
-                continue  # outside the cropped page
-            if boxes and _same_line(boxes[-1], box, is_rotated):
-                previous = boxes.pop()
-                box = min(previous[0], box[0]), min(previous[1], box[1]), max(previous[2], box[2]), max(previous[3], box[3])
-            boxes.append(box)
-    return boxes
+    """A box for each line, or for each font in it, with some of the characters."""
+    rects = (
+        textpage.get_rect(n) for first, last in _character_runs(characters) for n in range(textpage.count_rects(first, last - first + 1))
+    )
+    boxes = (_on_picture(page, rect) for rect in rects)
+    return [box for box in boxes if box[0] < box[2] and box[1] < box[3]]  # the others are outside the cropped page
 
 
 def _character_runs(characters: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive characters, allowing whitespace and hyphens between them."""
-    start = last = None
-    for i in characters:
-        if start is None or last is None:
-            start = i
-        elif i > last + 3:
-            yield start, last
-            start = i
-        last = i
-    if start is not None and last is not None:
-        yield start, last
+    """The first and the last of consecutive characters, allowing whitespace and hyphens between them."""
+    starts = [n for n, i in enumerate(characters) if not n or i > characters[n - 1] + 3]
+    return ((characters[start], characters[end - 1]) for start, end in pairwise([*starts, len(characters)]))
 
 
 def _on_picture(page: Any, rect: Box) -> Box:
@@ -173,11 +143,3 @@ def _on_picture(page: Any, rect: Box) -> Box:
         corners.append((min(1.0, max(0.0, across.value / _UNITS)), min(1.0, max(0.0, down.value / _UNITS))))
     (a, b), (c, d) = corners
     return min(a, c), min(b, d), max(a, c), max(b, d)
-
-
-def _same_line(a: Box, b: Box, is_rotated: bool) -> bool:
-    """Whether two boxes are beside each other in one line, which is vertical on a rotated page."""
-    along, across = (1, 0) if is_rotated else (0, 1)
-    shared = [min(a[k + 2], b[k + 2]) - max(a[k], b[k]) for k in (0, 1)]
-    height = min(a[across + 2] - a[across], b[across + 2] - b[across])
-    return shared[across] > 0.5 * height and shared[along] > -height

@@ -12,7 +12,6 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from PIL import Image
@@ -21,7 +20,7 @@ from localrag.loaders.parser_process import restrict_process
 from localrag.text.sentences import CJK
 
 _CJK_LETTERS = rf"{CJK}\u3000-\u303f\uff00-\uffef"
-_CJK_LETTER, _WORD_OR_CJK = re.compile(f"[{_CJK_LETTERS}]"), re.compile(rf"[{_CJK_LETTERS}]|[^\s{_CJK_LETTERS}]+")
+_WORD_OR_CJK = re.compile(rf"[{_CJK_LETTERS}]|[^\s{_CJK_LETTERS}]+")
 _SETTINGS = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")} | {
     "Global.log_level": "critical",
     "Global.text_score": 0.0,
@@ -70,10 +69,7 @@ def _leveled(boxes: Sequence[TextBox]) -> list[_Upright]:
 
 
 def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
-    """Groups of boxes in reading order: where lines of text stand on both sides of a gap, all of the left ones come first.
-
-    Boxes over the gap, such as a headline, divide what is above from what is below.
-    """
+    """Groups of boxes in reading order: the left one of two columns first; a headline over both divides what is above and below."""
     gap = _column_gap(boxes)
     if gap is None:
         yield boxes
@@ -91,7 +87,7 @@ def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
 
 
 def _column_gap(boxes: list[_Upright]) -> float | None:
-    """The middle of the gap between two columns that the fewest boxes are over, and of such gaps of the widest; None if there is none."""
+    """The middle of the gap between two columns, the widest of those that the fewest boxes are over; None if there is none."""
     height = statistics.median([b.bottom - b.top for b in boxes]) if boxes else 0.0
     found: list[tuple[int, float, float]] = []
     for at in {b.right for b in boxes}:
@@ -119,13 +115,10 @@ def _lines(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
 
 
 def _divided(box: TextBox) -> Iterator[tuple[str, int, int, int, int]]:
-    """The words of a box, and each Chinese or Japanese character, with left, top, right and bottom: such a character is twice as wide as a
-    letter, and all letters are equally wide.
-    """
+    """The words of a box, and each Chinese or Japanese character, with left, top, right and bottom, as if all letters were equally wide."""
     (ax, ay), (bx, by), (cx, cy), (dx, dy) = box.corners
-    ends = list(accumulate((2 if _CJK_LETTER.match(letter) else 1 for letter in box.text), initial=0))
     for word in _WORD_OR_CJK.finditer(box.text):
-        shares = ends[word.start()] / ends[-1], ends[word.end()] / ends[-1]
+        shares = word.start() / len(box.text), word.end() / len(box.text)
         xs = [x for share in shares for x in (ax + share * (bx - ax), dx + share * (cx - dx))]
         ys = [y for share in shares for y in (ay + share * (by - ay), dy + share * (cy - dy))]
         yield word.group(), round(min(xs)), round(min(ys)), round(max(xs)), round(max(ys))
@@ -142,7 +135,6 @@ def _upright_boxes(engine: Any, image: Any) -> list[TextBox]:
 
 
 def _read_rotated(engine: Any, image: Any, turn: int) -> list[TextBox]:
-    """The boxes of a page that is turned by quarters to the left."""
     import numpy as np
 
     found = engine(np.rot90(image, turn))

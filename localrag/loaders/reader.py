@@ -1,7 +1,6 @@
 """Reads files into Documents, through parser processes that can be stopped and replaced."""
 
 import operator
-import os
 import time
 from base64 import b64decode
 from collections import deque
@@ -12,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import LifoQueue
 from typing import Any, NoReturn
-
-import numpy as np
 
 from localrag.filters import day_from_metadata, day_of_file
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
@@ -27,7 +24,6 @@ from localrag.records import Document, DocumentBlock, DocumentPart, SkippedFile,
 from localrag.system.child_process import ChildProcess, isolated_environment
 from localrag.system.files import stat_key
 from localrag.text.outline import BlockKind
-from localrag.text.sentences import Span
 
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SCANS = {ONLY_IMAGES, A_PICTURE, UNKNOWN_FONTS}
@@ -55,14 +51,13 @@ def load_files(
     scans: OcrPages | None = None,
     digests: DigestCache | None = None,
     readers: int = 1,
-    sentences: dict[str, list[Span]] | None = None,
 ) -> Iterator[Document | SkippedFile]:
     """Read files in order, each into a Document or a SkippedFile with the reason; paths are relative to `root`. Raises LocalragError.
 
     After the Document of a file come those of the files within it, whose paths are below the file's.
 
     `scans`: the OCR of pages without text. `digests`: the known digests. `readers`: number of parallel parser processes, which read a few
-    files ahead. `sentences`: filled with path → sentences by these processes, except for very long texts and with a single reader.
+    files ahead.
     """
     digests = digests or DigestCache({})
     if readers == 1:
@@ -72,7 +67,7 @@ def load_files(
         return
 
     def read(file: Path, worker: "ParserProcess", read_scans: OcrPages | None) -> FileDocuments:
-        return _load(file, root, options, limits, worker, read_scans, digests, sentences)
+        return _load(file, root, options, limits, worker, read_scans, digests)
 
     yield from _parallel(files, read, limits, scans, readers)
 
@@ -84,7 +79,6 @@ ParseFile = Callable[[Path, "ParserProcess", OcrPages | None], FileDocuments]
 def _parallel(
     files: Iterable[Path], read: ParseFile, limits: Limits, scans: OcrPages | None, readers: int
 ) -> Iterator[Document | SkippedFile]:
-    """The results of `read` for files, in order, with several processes reading ahead."""
     workers = [ParserProcess(limits) for _ in range(readers)]
     idle = LifoQueue[ParserProcess]()  # last in, first out: reuse processes that have started
     for worker in reversed(workers):
@@ -125,7 +119,7 @@ def _in_order(files: Iterable[Path], begin: Callable[[Path], Future[Any]], most:
 
 
 class _NeedsOcr(Exception):
-    """A file has pages that need OCR."""
+    pass
 
 
 def _defer_ocr(*_: Any) -> NoReturn:
@@ -169,27 +163,23 @@ def _load(
     worker: "ParserProcess",
     scans: OcrPages | None,
     digests: DigestCache,
-    sentences: dict[str, list[Span]] | None = None,
 ) -> FileDocuments:
     path = relative_path(file, root)
     try:
         before = file.stat()
-        if reason := _rejection_reason(before, limits):
-            return (SkippedFile(path, reason, False),)
-        digest = digests.digest_of(path, file, before)
-        request = {"path": str(file), "length": before.st_size, "split": sentences is not None}
-        answer, content_hash = _parse_in_worker(file, digest, options, worker, scans, request)
+        if not 0 < before.st_size <= limits.size:
+            return (SkippedFile(path, f"larger than {limits.size // MEGABYTE} MB" if before.st_size else "empty", False),)
+        digest = digests.digest_of(path, file)
+        answer, content_hash = _parse_in_worker(file, digest, options, worker, scans)
         after = file.stat()
-        if stat_key(before) != stat_key(after) and not digests.has_only_grown(file, before, after, digest):
+        if stat_key(before) != stat_key(after):
             return (SkippedFile(path, "changed while it was read", True),)
     except OSError as error:
         return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
     if "reason" in answer:
-        reason = (
-            f"{answer['reason']}: {options.ocr_unavailable_reason}"
-            if answer["reason"] in _SCANS and options.ocr_unavailable_reason
-            else answer["reason"]
-        )
+        reason = answer["reason"]
+        if reason in _SCANS and options.ocr_unavailable_reason:
+            reason += f": {options.ocr_unavailable_reason}"
         # The hash changes once scans can be read.
         return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
@@ -197,8 +187,6 @@ def _load(
     whole = SplitText("", text, parts, _blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
     inner = _inner_documents(answer.get("inner"), text)
     if not inner:
-        if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
-            sentences[path] = spans
         return (_document(path, whole, content_hash, after.st_mtime),)
     main, *others = split_text(text, parts, whole.blocks, inner)
     found = {path: _document(path, replace(main, title=whole.title, metadata=whole.metadata), content_hash, after.st_mtime)}
@@ -225,6 +213,13 @@ def _metadata(pairs: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(name), str(value)) for name, value in pairs)
 
 
+def _records(rows: Any, record_of: Callable[[Any], Any]) -> list[Any]:
+    try:
+        return list(map(record_of, rows or ()))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return []
+
+
 def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
     """The documents within a file as the parser process sent them; none if they are invalid, since a hostile file may control it."""
 
@@ -232,10 +227,7 @@ def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
         cut, start, end = (int(row[key]) for key in ("cut", "start", "end"))
         return InnerDocument(safe_name(str(row["name"])), cut, start, end, str(row["title"]), _metadata(row["metadata"]))
 
-    try:
-        found = list(map(document_of, rows or ()))
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return []
+    found = _records(rows, document_of)
     return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) and are_nested(found) else []
 
 
@@ -246,30 +238,17 @@ def _blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
         columns = tuple(map(str, row["columns"]))
         return DocumentBlock(BlockKind(row["kind"]), int(row["start"]), int(row["end"]), int(row["level"]), columns)
 
-    try:
-        found = tuple(map(block_of, rows or ()))
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return ()
+    found = tuple(_records(rows, block_of))
     edges = [edge for block in found for edge in (block.start, block.end)]
     is_valid = all(map(operator.le, edges, edges[1:])) and (not edges or (edges[0] >= 0 and edges[-1] <= len(text)))
     return found if is_valid else ()
 
 
-def _spans(values: Any, text: str) -> list[Span]:
-    """The sentence spans sent by the parser process; empty if invalid, since a hostile file may control the process."""
-    try:
-        flat = np.array(values or [], np.int64).reshape(-1)
-    except (TypeError, ValueError, OverflowError):
-        return []
-    is_valid = len(flat) and len(flat) % 2 == 0 and flat[0] >= 0 and flat[-1] <= len(text) and (np.diff(flat) >= 0).all()
-    return [Span(*pair) for pair in flat.reshape(-1, 2).tolist()] if is_valid else []
-
-
 def _parse_in_worker(
-    file: Path, digest: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, request: dict[str, Any]
+    file: Path, digest: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None
 ) -> tuple[dict[str, Any], str]:
-    """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
-    request |= {"text_column": options.text_column, "metadata_columns": options.metadata_columns, "all_files": options.all_files}
+    columns = {"text_column": options.text_column, "metadata_columns": options.metadata_columns}
+    request: dict[str, Any] = columns | {"path": str(file), "all_files": options.all_files}
     if file.suffix.lower() == ".tex":
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
@@ -283,12 +262,6 @@ def _parse_in_worker(
 
     pages = scans(file, content_hash, answer["pages_to_ocr"], draw)
     return worker.request(request | {"ocr": options.ocr, "read": list(pages.items())}), read_hash(content_hash, pages)
-
-
-def _rejection_reason(status: os.stat_result, limits: Limits) -> str:
-    if status.st_size > limits.size:
-        return f"larger than {limits.size // MEGABYTE} MB"
-    return "" if status.st_size else "empty"
 
 
 class ParserProcess:
@@ -316,7 +289,6 @@ class ParserProcess:
         return answer or {"reason": "damaged: it crashed the program that reads it", "failed": True}
 
     def _asked(self, request: dict[str, Any], file: OpenFile) -> dict[str, Any] | None:
-        """The answer to a request; None if the process ended without one."""
         if self._ended:
             return None
         self._running = running = self._running or _start(self._limits)
@@ -348,7 +320,6 @@ class ParserProcess:
             running.close()
 
 
-def _start(limits: Limits) -> ChildProcess:
-    """Start a parser process with few environment variables, no inherited files, and no modules of the working folder (-P)."""
+def _start(limits: Limits) -> ChildProcess:  # with few environment variables, no inherited files, no modules of the working folder (-P)
     arguments, env = (str(limits.memory), str(int(limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
     return ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)

@@ -108,7 +108,6 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[str], executes: int) -> None
 
 
 def _filter(column: int, arch: int, start: int, *, receives: bool) -> bytes:
-    """The instructions of the filter, eight bytes each."""
     refuse, absent, allow = (_op(_RETURN, value) for value in (_FAIL | _EPERM, _FAIL | _ENOSYS, _ALLOW))
     lines = [_op(_LOAD, _ARCH), _op(_EQUAL, arch, 1, 0), _op(_RETURN, _KILL), _op(_LOAD, _NUMBER)]
     lines += [_op(_ABOVE, _NEWEST, 0, 1), absent]

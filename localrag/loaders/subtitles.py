@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from html import unescape
 from typing import NamedTuple
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, join_sections
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
+from localrag.loaders.document_tree import join_sections
 
 _CUE = re.compile(r"^[ \t]*(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
 _SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
@@ -23,8 +24,8 @@ class _Cue(NamedTuple):
 def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """SubRip or WebVTT without times: a paragraph and part per minute, ended at a sentence; a new line per change of speaker."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
-    body, parts = join_sections(_minutes(list(_cues(text))))
-    return ParsedFile(body, parts=parts) if parts else ParsedFile(text)
+    rendered = join_sections(_minutes(list(_cues(text))))
+    return ParsedFile(rendered.text, parts=rendered.parts) if rendered.parts else ParsedFile(text)
 
 
 def _cues(text: str) -> Iterator[_Cue]:

@@ -66,9 +66,9 @@ def test_the_cells_of_a_table_row_are_one_line():
 
 
 def test_words_share_the_width_of_their_box_by_letters():
-    """Each has its own place, a confidence from 0 to 100, and the number of its line; Chinese characters are twice as wide."""
+    """Each has its own place, a confidence from 0 to 100, and the number of its line; a Chinese character is a word."""
     assert page_words([box("Ruth Sand", 100, 50, 900)]) == [["Ruth", 100, 50, 500, 80, 90, 0], ["Sand", 600, 50, 1000, 80, 90, 0]]
-    assert [w[:4] for w in page_words([box("2024年 A", 0, 50, 800)])] == [["2024", 0, 50, 400], ["年", 400, 50, 600], ["A", 700, 50, 800]]
+    assert [w[:4] for w in page_words([box("2024年 A", 0, 50, 800)])] == [["2024", 0, 50, 457], ["年", 457, 50, 571], ["A", 686, 50, 800]]
     assert page_words([]) == []
 
 

@@ -34,7 +34,7 @@ DECODED = {
 # A single sentence is enough, with a byte-order mark and without. The bytes of Japanese mail are all ASCII, and no UTF-8 for that.
 ENCODED = {
     "utf-8-sig": "Ruth Sand bought it – at last.", "utf-16": "Ruth Sand in Vardby", "utf-16-le": "Ruth Sand in Vardby\nLars",
-    "utf-16-be": "王海明 on the Skua\n", "utf-32": "Ruth", "utf-32-le": "Ruth Sand", "cp1252": "Die Fähre gehört der Bäckerei Müller.",
+    "utf-16-be": "王海明 on the Skua\n", "cp1252": "Die Fähre gehört der Bäckerei Müller.",
     "shift_jis": "渡辺さんは船を売りました。", "gbk": "王海明是海鸥号的轮机长。", "big5": "王海明是海鷗號的輪機長。",
     "euc_jp": "会議の記録：予算は承認された。", "euc_kr": "배는 부산에 있습니다.", "cp1251": "Корабль стоит в порту Мурманска.",
     "iso2022_jp": "会議の記録",
