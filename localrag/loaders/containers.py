@@ -15,7 +15,7 @@ from typing import TypeVar
 from zipfile import BadZipFile
 
 from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
-from localrag.loaders.document_tree import RenderedText, heading, join_sections, render
+from localrag.loaders.document_tree import RenderedText, heading_block, join_sections, render
 from localrag.records import DocumentBlock, DocumentPart
 
 MAX_LISTED = 5  # files that were not read for the same reason, by name
@@ -62,7 +62,7 @@ class InnerFiles:
 
     def add(self, label: str, name: str, content: ParsedFile, *, is_listed: bool = False) -> None:
         """Add a file that was read, under a heading; `is_listed`: the heading stays in the text of the whole file."""
-        whole = join_sections([("", render([heading(1, name)])), ("", RenderedText(content.text, content.blocks))])
+        whole = join_sections([("", render([heading_block(1, name)])), ("", RenderedText(content.text, content.blocks))])
         self.sections.append((label, whole))
         start = len(whole.text) - len(content.text.rstrip())
         self._contents.setdefault(label, deque()).append((name, start, is_listed, content))

@@ -114,7 +114,7 @@ class TextBlock:
     is_apart: bool = False
 
 
-def heading(level: int, text: str) -> TextBlock:
+def heading_block(level: int, text: str) -> TextBlock:
     """A heading on one line."""
     return TextBlock(BlockKind.HEADING, " ".join(text.split()), min(max(level, 1), 6))
 
@@ -129,7 +129,7 @@ def item(depth: int, marker: str, text: str) -> TextBlock:
     return TextBlock(BlockKind.LIST, text, min(max(depth, 0), MAX_LIST_DEPTH), marker)
 
 
-def apart(blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
+def apart_block(blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
     """Blocks of which the first is apart from a list before it."""
     for n, block in enumerate(blocks):
         yield block if n else replace(block, is_apart=True)

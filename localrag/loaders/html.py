@@ -27,7 +27,6 @@ from localrag.loaders.document_tree import (
     TextBlock,
     TextRun,
     code,
-    heading,
     inline_text,
     item,
     join_sections,
@@ -213,7 +212,7 @@ class _BlockWriter:
         if not text:
             return
         if self.level:
-            self.blocks.append(heading(self.level, text))
+            self.blocks.append(heading_block(self.level, text))
         elif self.lists or self.marker:
             self.blocks.append(item(*(self.marker or (len(self.lists), "")), text))
         else:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
-from localrag.loaders.document_tree import TextBlock, heading, item, marked_text, paragraph, render
+from localrag.loaders.document_tree import TextBlock, heading_block, item, marked_text, paragraph, render
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import BlockKind
@@ -149,13 +149,13 @@ def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return f"{{}} [{len(notes)}]"
 
     def take_heading(section: re.Match[str], arguments: Sequence[str]) -> str:
-        return f"\n\n{placed.mark([heading(_SECTIONS[section[1]], placed.line(tex_text(arguments[0])))])}\n\n"
+        return f"\n\n{placed.mark([heading_block(_SECTIONS[section[1]], placed.line(tex_text(arguments[0])))])}\n\n"
 
     text = _replaced(body[1] if body else source, _NOTE, take_note)
     text = tex_text(_without_tables(_replaced(text, _SECTION, take_heading), placed))
     blocks = [block for block in placed.blocks(text) if block.text]
     if named["title"] and not (blocks and blocks[0].kind is BlockKind.HEADING and blocks[0].level == 1):
-        blocks.insert(0, heading(1, named["title"]))
+        blocks.insert(0, heading_block(1, named["title"]))
     listed = "\n".join(f"[{n}] {placed.line(tex_text(note))}" for n, note in enumerate(notes, 1))
     rendered = render([*blocks, paragraph(listed)])
     return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)

@@ -24,7 +24,7 @@ from localrag.loaders.content import (
 from localrag.loaders.document_tree import (
     TextBlock,
     TextRun,
-    heading,
+    heading_block,
     inline_text,
     item,
     join_sections,
@@ -344,7 +344,7 @@ class OdfReader:
         shapes = [shape for shape in page if shape.get(f"{_SHOW}class") not in _SHOWN_ELSEWHERE]
         title = next((shape for shape in shapes if shape.get(f"{_SHOW}class") == "title"), None)
         if title is not None and (text := self.flat_text(title)):
-            yield heading(1, text)
+            yield heading_block(1, text)
         yield from self.blocks([shape for shape in shapes if shape is not title])
         for notes in page.iterchildren(f"{_SHOW}notes"):
             frames = (frame for frame in notes if frame.get(f"{_SHOW}class") in {"notes", None})
@@ -368,7 +368,7 @@ class OdfReader:
         number = ""
         if text and _OUTLINE in self.styles.levels and h.get(f"{_TEXT}is-list-header") != "true":
             number = self._next_number(_OUTLINE, _OUTLINE, depth - 1)
-        yield heading(depth, text if number in ("", "-") else f"{number} {text}") if text else paragraph("")
+        yield heading_block(depth, text if number in ("", "-") else f"{number} {text}") if text else paragraph("")
         yield from self._anchored(h)
 
     def _paragraph(self, p: Any, position: _Position) -> Iterator[TextBlock]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.document_tree import TextBlock, heading, paragraph
+from localrag.loaders.document_tree import TextBlock, heading_block, paragraph
 
 _ENCRYPTED = 0xF3D1C4DF
 _DOCUMENT, _SLIDE, _NOTES, _SLIDE_LIST, _PERSIST, _TEXTBOX = 0x03E8, 0x03EE, 0x03F0, 0x0FF0, 0x03F3, 0xF00D
@@ -51,7 +51,7 @@ class PowerPoint97Presentation:
             shown = [text for _, text in texts]
             texts = texts + [pair for pair in outline if pair[1] not in shown]
             title = next((n for n, (kind, text) in enumerate(texts) if kind in _TITLES and text.strip()), None)
-            blocks = [heading(1, texts[title][1])] if title is not None else []
+            blocks = [heading_block(1, texts[title][1])] if title is not None else []
             blocks += [paragraph(line) for n, (_, text) in enumerate(texts) if n != title for line in _paragraphs(text)]
             yield blocks + [paragraph(f"Notes: {note}") for note in [notes.get(slide_id, "")] if note]
 

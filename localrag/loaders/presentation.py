@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
-from localrag.loaders.document_tree import TextBlock, apart, heading, item, join_sections, marked_text, paragraph, render
+from localrag.loaders.document_tree import TextBlock, apart_block, heading_block, item, join_sections, marked_text, paragraph, render
 from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, quoted_words, running_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.open_xml import (
@@ -74,10 +74,10 @@ def _slide(deck: _Deck, name: str) -> Iterator[TextBlock]:
     shapes = _reading_order([] if tree is None else list(tree))
     title = next((shape for shape in shapes if _placeholder(shape) in _TITLES), None)
     if title is not None:
-        yield heading(1, " ".join(drawing_texts(title, relations)))
+        yield heading_block(1, " ".join(drawing_texts(title, relations)))
     for shape in shapes:
         if shape is not title:
-            yield from apart(_shape(shape, deck, relations))
+            yield from apart_block(_shape(shape, deck, relations))
     yield from _notes(deck.package, relations)
     for relation in relations.values():
         comments = deck.package.optional_root(relation.target) if relation.kind == "comments" and not relation.is_external else None
@@ -124,7 +124,7 @@ def _shape(shape: Any, deck: _Deck, relations: Mapping[str, Relation], depth: in
     link = clicked_link(shape.find(f"*/{SLIDE_NS}cNvPr"), relations)
     if shape.tag == f"{SLIDE_NS}grpSp" and depth < _MAX_GROUP_DEPTH:
         for inner in shape:
-            yield from apart(_shape(inner, deck, relations, depth + 1))
+            yield from apart_block(_shape(inner, deck, relations, depth + 1))
     elif shape.tag == f"{SLIDE_NS}graphicFrame":
         yield from _graphic(shape, deck.package, relations)
     elif shape.tag == f"{SLIDE_NS}pic":
@@ -146,7 +146,7 @@ def _graphic(frame: Any, package: OpenXmlPackage, relations: Mapping[str, Relati
     for chart in frame.iter(f"{CHART_NS}chart"):
         yield from chart_blocks(package, part_name(relations, chart.get(f"{RELATION_NS}id")))
     for diagram in frame.iter(f"{DIAGRAM_NS}relIds"):
-        yield from apart(diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm"))))
+        yield from apart_block(diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm"))))
 
 
 def _paragraphs(body: Any, relations: Mapping[str, Relation], *, is_placeholder: bool, link: str = "") -> Iterator[TextBlock]:

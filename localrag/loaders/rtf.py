@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, metadata_pairs
-from localrag.loaders.document_tree import TextBlock, TextRun, heading, inline_text, item, paragraph, render
+from localrag.loaders.document_tree import TextBlock, TextRun, heading_block, inline_text, item, paragraph, render
 from localrag.loaders.inline_text import comment_line, field_link
 from localrag.loaders.tabular import tables
 
@@ -239,7 +239,7 @@ class _RtfReader:
         if state.is_in_table and flow.kind == "body":
             flow.cell.append(f"{marker} {text}" if marker else text)
         elif state.heading and text:
-            flow.add(heading(state.heading, f"{marker} {text}"))
+            flow.add(heading_block(state.heading, f"{marker} {text}"))
         else:
             flow.add(item(state.depth, marker, text) if marker else paragraph(text))
 

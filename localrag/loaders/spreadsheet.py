@@ -16,7 +16,7 @@ from localrag.loaders.document_tree import (
     RenderedText,
     TextBlock,
     TextRun,
-    heading,
+    heading_block,
     inline_text,
     join_sections,
     marked_text,
@@ -120,7 +120,7 @@ def sheet_section(name: str, blocks: Iterable[TextBlock], *, always: bool) -> tu
     """The label and text of a sheet, below its name, `always` or if the name is not a default one."""
     filled = [block for block in blocks if block.text.strip()]
     is_named = bool(filled) and (always or not _UNNAMED.fullmatch(name))
-    return f"sheet {name}", render([heading(1, name)] * is_named + filled)
+    return f"sheet {name}", render([heading_block(1, name)] * is_named + filled)
 
 
 def cell_name(row: int, column: int) -> str:

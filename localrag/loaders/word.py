@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
-from localrag.loaders.document_tree import TextBlock, TextRun, apart, heading, inline_text, item, marked_text, paragraph, render
+from localrag.loaders.document_tree import TextBlock, TextRun, apart_block, heading_block, inline_text, item, marked_text, paragraph, render
 from localrag.loaders.formulas import MATH_NS, after, office_formula
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.inline_text import (
@@ -298,7 +298,7 @@ class WordReader:
             elif child.tag == _TBL:
                 yield from self._table(child)
             elif child.tag == f"{WORD_NS}altChunk":
-                yield from apart(self._inserted(child.get(f"{RELATION_NS}id") or ""))
+                yield from apart_block(self._inserted(child.get(f"{RELATION_NS}id") or ""))
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
                 yield from self.blocks(child)
 
@@ -331,7 +331,7 @@ class WordReader:
         mark = self.numbering.next(*listed) if text and listed is not None else ""
         level = self.styles.level.get(style, 0)
         if text and level:
-            yield heading(level, text if mark in ("", "-") else f"{mark} {text}")
+            yield heading_block(level, text if mark in ("", "-") else f"{mark} {text}")
         elif text and listed is not None:
             yield item(listed[1], mark, text)
         elif text:
@@ -356,7 +356,7 @@ class WordReader:
             elif element.tag == f"{DRAWING_NS}txBody":
                 yield from map(paragraph, drawing_texts(element, self.relations))
             elif element.tag == f"{DIAGRAM_NS}relIds":
-                yield from apart(diagram_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}dm"))))
+                yield from apart_block(diagram_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}dm"))))
             else:
                 yield from chart_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}id")))
 
@@ -374,7 +374,7 @@ class WordReader:
             text = f"[{name.rpartition('/')[2]} cannot be read]"
         for piece in text.split("\n\n"):
             marks = re.match(r"(#{1,6}) (?=\S)", piece)
-            yield heading(len(marks[1]), piece[marks.end() :]) if marks else paragraph(piece)
+            yield heading_block(len(marks[1]), piece[marks.end() :]) if marks else paragraph(piece)
 
     def _runs(self, element: Any, link: str = "") -> Iterator[TextRun]:
         """The runs in an element of a paragraph; `link`: the address that they lead to."""

@@ -96,7 +96,8 @@ def _paragraphs(element: Any) -> Iterator[str]:
             label = _one_line(child)
             continue
         for line in _paragraphs(child):
-            yield re.sub(r"^(#* ?)", lambda hashes, own=label: f"{hashes[0]}{own} ", line) if label else line
+            hashes = line[: len(line) - len(line.lstrip("#"))]
+            yield f"{hashes} {label} {line[len(hashes) :].lstrip()}".lstrip() if label else line
             label = ""
 
 

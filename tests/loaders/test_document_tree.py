@@ -4,7 +4,7 @@ import pytest
 
 from localrag.loaders.containers import split_text
 from localrag.loaders.content import InnerDocument, ParsedFile, normalize_typography
-from localrag.loaders.document_tree import RenderedText, TextRun, heading, inline_text, item, join_sections, paragraph, render
+from localrag.loaders.document_tree import RenderedText, TextRun, heading_block, inline_text, item, join_sections, paragraph, render
 from localrag.loaders.tabular import tables
 from localrag.text.outline import BlockKind, Outline
 
@@ -31,7 +31,13 @@ def test_runs_become_one_text_with_marks(runs, text):
 
 def test_every_block_is_where_its_offsets_say():
     rows = [["Name", "Berth"], ["Heron", "41"], ["Gull", "7"]]
-    blocks = [heading(2, "Rules\nof the house"), paragraph("One."), item(0, "-", "a  "), item(1, "1.", "b"), *tables(rows, likely=True)]
+    blocks = [
+        heading_block(2, "Rules\nof the house"),
+        paragraph("One."),
+        item(0, "-", "a  "),
+        item(1, "1.", "b"),
+        *tables(rows, likely=True),
+    ]
     rendered = render([*blocks, paragraph("\x00 ")])
     assert [rendered.text[b.start : b.end] for b in rendered.blocks] == [
         "## Rules of the house",
@@ -45,20 +51,20 @@ def test_every_block_is_where_its_offsets_say():
 
 
 def test_joined_sections_keep_their_blocks():
-    first, second = render([item(1, "-", "deep"), paragraph("End.")]), render([heading(1, "Next")])
+    first, second = render([item(1, "-", "deep"), paragraph("End.")]), render([heading_block(1, "Next")])
     joined = join_sections([("page 1", first), ("page 2", "plain"), ("page 3", second)])
     assert [joined.text[b.start : b.end] for b in joined.blocks] == ["- deep", "End.", "# Next"]
     assert [joined.text[p.start : p.end] for p in joined.parts] == ["- deep\n\nEnd.", "plain", "# Next"]
 
 
 def test_blocks_move_with_the_letters_before_them():
-    rendered = render([paragraph("e\u0301\u00ad " * 3), heading(1, "After")])
+    rendered = render([paragraph("e\u0301\u00ad " * 3), heading_block(1, "After")])
     content = normalize_typography(ParsedFile(rendered.text, blocks=rendered.blocks))
     assert content.text[content.blocks[1].start :] == "# After"
 
 
 def test_blocks_go_with_the_document_they_are_in():
-    rendered = render([paragraph("Mail."), heading(1, "plan.html"), heading(2, "Plan")])
+    rendered = render([paragraph("Mail."), heading_block(1, "plan.html"), heading_block(2, "Plan")])
     start = rendered.text.index("# plan")
     main, inner = split_text(rendered.text, (), rendered.blocks, [InnerDocument("plan.html", start, start + 13, len(rendered.text))])
     assert [main.text[b.start : b.end] for b in main.blocks] == ["Mail."]
@@ -66,7 +72,7 @@ def test_blocks_go_with_the_document_they_are_in():
 
 
 def test_an_outline_takes_the_blocks_that_the_format_marks():
-    rendered = RenderedText("# not a heading\n\n# Real", render([paragraph("# not a heading"), heading(1, "Real")]).blocks)
+    rendered = RenderedText("# not a heading\n\n# Real", render([paragraph("# not a heading"), heading_block(1, "Real")]).blocks)
     outline = Outline(rendered.text, rendered.blocks)
     assert [h.title for h in outline.headings] == ["Real"]
     assert [b.kind for b in outline.blocks] == [BlockKind.PARAGRAPH, BlockKind.HEADING]

@@ -127,4 +127,5 @@ def test_no_mixture_of_signs_is_active():
     ],
 )
 def test_what_is_struck_through_is_blank_and_nothing_moves(text, left):
+    """So every offset of the text holds."""
     assert without_deleted(text) == left
