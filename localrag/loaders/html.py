@@ -27,6 +27,7 @@ from localrag.loaders.document_tree import (
     TextBlock,
     TextRun,
     code,
+    heading_block,
     inline_text,
     item,
     join_sections,
