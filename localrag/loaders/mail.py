@@ -70,7 +70,7 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
         inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
     if body.messages and depth >= MAX_NESTED:
         inner.unread.append(("messages within messages", f"more than {MAX_NESTED} deep"))
-    own = join_sections(("", section) for section in (clean_text(lines), *body.texts, clean_text(names)))
+    own = join_sections([("", clean_text(lines)), *(("", text) for text in body.texts), ("", clean_text(names))])
     rendered = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
     metadata = metadata_pairs(title=headers.get("Subject"), author=headers.get("From"), **named)

@@ -96,7 +96,8 @@ def _paragraphs(element: Any) -> Iterator[str]:
             label = _one_line(child)
             continue
         for line in _paragraphs(child):
-            yield re.sub(r"^(#* ?)", lambda hashes, own=label: f"{hashes[0]}{own} ", line) if label else line
+            hashes, space, text = line.partition(" ") if line.startswith("#") else ("", "", line)
+            yield f"{hashes}{space}{label} {text}" if label else line
             label = ""
 
 
