@@ -154,9 +154,10 @@ def _part_body(part: Any) -> _Body:
         return _Body(messages=[p for p in part.get_payload() if isinstance(p, EmailMessage)] if part.is_multipart() else [])
     if part.is_multipart():
         bodies = [_part_body(child) for child in part.get_payload()]
-        texts = _best(bodies) if kind == "multipart/alternative" else [text for body in bodies for text in body.texts]
-        files = {file: None for body in bodies for file in body.files}  # each once, also an invitation among the versions
-        return _Body(texts, list(files), [message for body in bodies for message in body.messages])
+        are_versions = kind == "multipart/alternative"
+        texts = _best(bodies) if are_versions else [text for body in bodies for text in body.texts]
+        files = [file for body in bodies for file in body.files]
+        return _Body(texts, list(dict.fromkeys(files)) if are_versions else files, [m for body in bodies for m in body.messages])
     name = _file_name(part)
     if kind in {"text/plain", "text/html"} and not name and part.get_content_disposition() != "attachment":
         text = _text_of(part)
