@@ -71,7 +71,7 @@ class InnerFiles:
             if not (contents := self._contents.get(part.label)):
                 continue
             name, is_listed, content = contents.popleft()
-            start = min(part.start + len(f"# {name}\n\n"), part.end)
+            start = min(part.start + len(render([heading(1, name)]).text) + 2, part.end)
             own = safe_name(name)
             found.append(InnerDocument(own, start if is_listed else part.start, start, part.end, content.title, content.metadata))
             for d in content.inner:
