@@ -70,8 +70,7 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
         inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
     if body.messages and depth >= MAX_NESTED:
         inner.unread.append(("messages within messages", f"more than {MAX_NESTED} deep"))
-    sections: list[str | RenderedText] = [clean_text(lines), *body.texts, clean_text(names)]
-    own = join_sections(("", section) for section in sections)
+    own = join_sections([("", clean_text(lines)), *(("", text) for text in body.texts), ("", clean_text(names))])
     rendered = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
     metadata = metadata_pairs(title=headers.get("Subject"), author=headers.get("From"), **named)
@@ -155,9 +154,10 @@ def _part_body(part: Any) -> _Body:
         return _Body(messages=[p for p in part.get_payload() if isinstance(p, EmailMessage)] if part.is_multipart() else [])
     if part.is_multipart():
         bodies = [_part_body(child) for child in part.get_payload()]
-        texts = _best(bodies) if kind == "multipart/alternative" else [text for body in bodies for text in body.texts]
-        files = {file: None for body in bodies for file in body.files}  # each once, also an invitation among the versions
-        return _Body(texts, list(files), [message for body in bodies for message in body.messages])
+        are_versions = kind == "multipart/alternative"
+        texts = _best(bodies) if are_versions else [text for body in bodies for text in body.texts]
+        files = [file for body in bodies for file in body.files]
+        return _Body(texts, list(dict.fromkeys(files)) if are_versions else files, [m for body in bodies for m in body.messages])
     name = _file_name(part)
     if kind in {"text/plain", "text/html"} and not name and part.get_content_disposition() != "attachment":
         text = _text_of(part)

@@ -10,7 +10,7 @@ from localrag.loaders.math_text import mathml_text
 _UNSEEN = frozenset("script style noscript svg head iframe object datalist map audio video canvas".split())
 _CONSENT = re.compile(r"cookie|consent|gdpr", re.IGNORECASE)  # in the names of what asks for it
 _MAX_CONSENT_CHARS = 3000
-_NAVIGATION_ROLES = frozenset({"navigation", "search", "menu", "menubar", "toolbar"})
+_NAVIGATION_ROLES = frozenset({"navigation", "search", "menu", "menubar"})
 # Ids and classes of what documentation generators, wikis and blogs put around a text; it is left out if it is mostly links.
 _NAVIGATION = re.compile(
     r"side-?(?:bar|nav)|(?:top|sub|bottom|skip|main|global|site|page)-?nav|nav-?(?:bar|list|path|menu|box|wrapper|chapters)"

@@ -96,8 +96,8 @@ def _paragraphs(element: Any) -> Iterator[str]:
             label = _one_line(child)
             continue
         for line in _paragraphs(child):
-            hashes = line[: len(line) - len(line.lstrip("#"))]
-            yield f"{hashes} {label} {line[len(hashes) :].lstrip()}".lstrip() if label else line
+            hashes, space, text = line.partition(" ") if line.startswith("#") else ("", "", line)
+            yield f"{hashes}{space}{label} {text}" if label else line
             label = ""
 
 

@@ -160,7 +160,7 @@ def test_listings_are_code_in_fences_without_the_numbers_of_their_lines(body, la
 
 
 def test_formulas_are_written_once():
-    """As their author wrote them, not as they are drawn."""
+    """As their author wrote them, not as they are drawn; without that on one line."""
     tex = "<math><semantics><mi>x</mi><annotation encoding='application/x-tex'>{\\displaystyle x^{2}}</annotation></semantics></math>"
     bodies = [
         f"<span class=katex><span class=katex-mathml>{tex}</span><span class=katex-html aria-hidden=true>x2</span></span>",
@@ -170,6 +170,8 @@ def test_formulas_are_written_once():
     ]
     for body in bodies:
         assert text_of("a.html", page(f"<p>Let {body} be even.</p>")) == "Let x^{2} be even."
+    written = "<math><mfrac><mi>a</mi><mi>b</mi></mfrac><mo>=</mo><msup><mi>x</mi><mn>2</mn></msup></math>"
+    assert text_of("a.html", page(f"<p>Let {written} be even.</p>")) == "Let a/b = x^2 be even."
 
 
 FURNITURE = [
