@@ -37,19 +37,19 @@ class SourceFiles:
     unreadable: Mapping[Path, str]
 
 
-class _IgnoreRules(NamedTuple):
-    """The patterns of a folder's ignore files, relative to the folder."""
-
-    folder: Path
-    patterns: tuple["_Rule", ...]  # the last pattern first
-
-
 class _Rule(NamedTuple):
     """A compiled pattern of an ignore file for a path itself, and whether it excludes or re-includes (`!`) a match."""
 
     search: Callable[[str], Any]
     wants_slash: bool  # whether folders are matched with a trailing slash
     excludes: bool
+
+
+class _IgnoreRules(NamedTuple):
+    """The patterns of a folder's ignore files, relative to the folder."""
+
+    folder: Path
+    patterns: tuple[_Rule, ...]  # the last pattern first
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
