@@ -174,9 +174,9 @@ class _FolderWalk:
 
 def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool | None:
     """Whether ignore files exclude a path; False if one of them includes it, None if none names it. Its parents were checked before."""
-    for folder, patterns in reversed(rules):
-        name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
-        for rule in patterns:
+    for of_folder in reversed(rules):
+        name = os.fsencode(path.relative_to(of_folder.folder).as_posix()).decode("utf-8", "replace")
+        for rule in of_folder.patterns:
             if rule.search(name + "/" * (is_folder and rule.wants_slash)):
                 return rule.excludes
     return None
