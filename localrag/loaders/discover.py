@@ -37,19 +37,19 @@ class SourceFiles:
     unreadable: Mapping[Path, str]
 
 
-class _IgnoreRules(NamedTuple):
-    """The patterns of a folder's ignore files, relative to the folder."""
-
-    folder: Path
-    patterns: tuple["_Rule", ...]  # the last pattern first
-
-
 class _Rule(NamedTuple):
     """A compiled pattern of an ignore file for a path itself, and whether it excludes or re-includes (`!`) a match."""
 
     search: Callable[[str], Any]
     wants_slash: bool  # whether folders are matched with a trailing slash
     excludes: bool
+
+
+class _IgnoreRules(NamedTuple):
+    """The patterns of a folder's ignore files, relative to the folder."""
+
+    folder: Path
+    patterns: tuple[_Rule, ...]  # the last pattern first
 
 
 def check_paths(paths: Sequence[Path], documents: Sequence[Path] = ()) -> None:
@@ -174,9 +174,9 @@ class _FolderWalk:
 
 def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool | None:
     """Whether ignore files exclude a path; False if one of them includes it, None if none names it. Its parents were checked before."""
-    for folder, patterns in reversed(rules):
-        name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
-        for rule in patterns:
+    for of_folder in reversed(rules):
+        name = os.fsencode(path.relative_to(of_folder.folder).as_posix()).decode("utf-8", "replace")
+        for rule in of_folder.patterns:
             if rule.search(name + "/" * (is_folder and rule.wants_slash)):
                 return bool(rule.excludes)
     return None
