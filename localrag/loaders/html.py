@@ -373,7 +373,6 @@ _INLINE: dict[str, Callable[[Any], str]] = {
 
 
 def _names_around(node: Any) -> str:
-    """The ids and classes of an element, of what is around it, and of the code in it."""
     return " ".join(names_of(e) for e in (node, *islice(node.iterancestors(), 3), *islice(node.iter("{*}code"), 1)))
 
 
