@@ -178,7 +178,7 @@ def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> b
         name = os.fsencode(path.relative_to(of_folder.folder).as_posix()).decode("utf-8", "replace")
         for rule in of_folder.patterns:
             if rule.search(name + "/" * (is_folder and rule.wants_slash)):
-                return rule.excludes
+                return bool(rule.excludes)
     return None
 
 
