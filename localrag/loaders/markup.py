@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
+from localrag.loaders.line_numbers import without_line_numbers
 from localrag.text.hyphenation import document_words, is_compound
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
@@ -24,9 +25,12 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
 def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Any text, without the escapes of terminals; in `.txt` with words joined that the end of a line divides."""
+    """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
     text = strip_escapes(decode(file.read_bytes()))
-    return ParsedFile(join_divided_words(text) if file.suffix.lower() in {".txt", ".text"} else text)
+    if file.suffix.lower() not in {".txt", ".text"}:
+        return ParsedFile(text)
+    lines = without_line_numbers(text.splitlines())
+    return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))
 
 
 def join_divided_words(text: str) -> str:

@@ -151,6 +151,32 @@ def test_text_formats_are_read_as_people_see_them(name, source, text):
     assert text_of(name, source) == text
 
 
+NUMBERED_LINES = {
+    # A text, and what it is without numbers. Of pages, of a bill with blank lines between, at each fifth line, in any script.
+    "pages": ("  1  Q.  Who bought the ferry Skua\n  2      in March, and what did she\n  3      pay for it at the quay?\n  4\n  5  A.  Ruth Sand, and she\n\n"
+              "Page 2\n  1      paid nine hundred crowns to\n  2      the harbour master on the day.\n  3  Q.  Thank you very much.\n",
+              "Q.  Who bought the ferry Skua\nin March, and what did she\npay for it at the quay?\n\nA.  Ruth Sand, and she\nPage 2\n"
+              "paid nine hundred crowns to\nthe harbour master on the day.\nQ.  Thank you very much."),
+    "spaced": ("1 Wer die Fähre benutzt, zahlt\n\n2 am Kai von Vardby neun Kronen\n\n3 an die Witwe des Kapitäns und\n\n4 erhält von ihr einen Schein, der\n\n"
+               "5 am selben Tage gilt.\n",
+               "Wer die Fähre benutzt, zahlt\nam Kai von Vardby neun Kronen\nan die Witwe des Kapitäns und\nerhält von ihr einen Schein, der\n"
+               "am selben Tage gilt."),
+    "Chinese": ("".join(f"{n}\t王海明先生于三月买下了渡轮海鸥号并付了九百\n" for n in range(101, 108)), "\n".join(["王海明先生于三月买下了渡轮海鸥号并付了九百"] * 7)),
+    "fifth": ("".join(f"{n if n % 5 == 0 else '':<5}and the ferry left the quay at\n" for n in range(1, 31)), "\n".join(["and the ferry left the quay at"] * 30)),
+    **{name: (text, text) for name, text in {
+        "list": "".join(f"{n} {boat}\n" for n, boat in enumerate("skua petrel gannet heron tern dunlin".split(), 1)),
+        "verses": "".join(f"{n} And the ferry left the quay of the town at noon,\n" for n in range(1, 20)),
+        "ranks": "".join(f"{n} Ruth Sand of Vardby, captain of the Skua\n" for n in range(1, 20)),
+    }.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "text"), NUMBERED_LINES.values(), ids=NUMBERED_LINES)
+def test_numbers_of_lines_are_no_part_of_the_sentences(source, text):
+    """Of transcripts, bills and manuscripts; numbers of items, verses and ranks stay."""
+    assert text_of("a.txt", source) == text
+
+
 def test_a_long_output_of_a_notebook_is_cut():
     """At the end of a line; the other outputs are kept."""
     text = text_of("a.ipynb", notebook({"text": "tide 1\n" * 5000}, {"text": "end"}))
