@@ -1,13 +1,21 @@
-"""Calendar files (iCalendar, RFC 5545): the events, tasks and journal entries, each a paragraph of `name: value` lines."""
+"""Calendars (iCalendar, vCalendar), contacts (vCard) and directories (LDIF): each entry a paragraph of `name: value` lines."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
+from quopri import decodestring
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
+from localrag.loaders.encodings import decode_bytes
 
 _FOLD = re.compile(r"\n[ \t]")
 _ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)[ \t]*$", re.MULTILINE | re.IGNORECASE)
-_PROPERTY = re.compile(r"([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
+_QUOTED_PRINTABLE = re.compile(r"^[^:\n]*QUOTED-PRINTABLE[^:\n]*:(?:.*=\n)*", re.MULTILINE | re.IGNORECASE)
+_CARD = re.compile(r"^BEGIN:VCARD[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_PROPERTY = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
+_ENCODING = re.compile(r";(?:ENCODING=)?(QUOTED-PRINTABLE|BASE64|B)(?=;|$)", re.IGNORECASE)
+_CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=(?:\"([^\"]*)\"|([^;:]*))", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 _ZONE = re.compile(r";TZID=\"?([^;:\"]+)", re.IGNORECASE)
@@ -18,6 +26,11 @@ _SHOWN = {
 }  # fmt: skip
 
 
+_CARD_LABELS = {"FN": "Name", "N": "Name", "TEL": "Phone", "ADR": "Address", "ORG": "Organization", "BDAY": "Birthday"}
+_NO_FIELDS = frozenset("BEGIN END VERSION PRODID REV UID PHOTO LOGO SOUND KEY".split())
+_NO_KINDS = frozenset("PREF VOICE INTERNET QUOTED-PRINTABLE BASE64".split())
+
+
 def parse_calendar(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a calendar file; without any event it is plain text."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
@@ -25,9 +38,61 @@ def parse_calendar(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     return ParsedFile(items or _FOLD.sub("", text))
 
 
+def parse_contacts(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    """Parse contacts; pictures and keys are left out."""
+    text = decode(file.read_bytes()).lstrip("\ufeff")
+    cards = ("\n".join(_card_lines(card)) for card in _CARD.split(_unfolded(text))[1:])
+    return ParsedFile("\n\n".join(filter(None, cards)) or text)
+
+
+def parse_ldif(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    """Parse the entries of a directory; values in base64 are read if they are text."""
+    entries = re.split(r"\n{2,}", decode(file.read_bytes()).lstrip("\ufeff").replace("\n ", ""))
+    return ParsedFile("\n\n".join(filter(None, ("\n".join(_entry_lines(entry)) for entry in entries))))
+
+
+def _entry_lines(source: str) -> Iterator[str]:
+    for line in source.split("\n"):
+        name, colon, value = line.partition(":")
+        with suppress(ValueError):
+            value = b64decode(value[1:]).decode("utf-8") if value.startswith(":") else value
+            if colon and not name.startswith("#"):
+                yield f"{name}: {value.strip()}"
+
+
+def _card_lines(source: str) -> Iterator[str]:
+    fields = [match for line in source.split("\n") if (match := _PROPERTY.fullmatch(line.rstrip()))]
+    dropped = _NO_FIELDS | {"N"} if any(field[1].upper() == "FN" for field in fields) else _NO_FIELDS
+    for name, parameters, value in (field.groups() for field in fields if field[1].upper() not in dropped):
+        pairs = (parameter.rpartition("=") for parameter in parameters.split(";"))
+        kinds = [kind for key, _, kind in pairs if key.upper() in ("", "TYPE") and kind and kind.upper() not in _NO_KINDS]
+        parts = re.split(r"(?<!\\);", _decoded(parameters, value))
+        text = ", ".join(filter(None, (_ESCAPED.sub(_unescaped, part).strip() for part in parts)))
+        label = _CARD_LABELS.get(name.upper(), name.capitalize()) + f" ({', '.join(kinds).lower()})" * bool(kinds)
+        yield from [f"{label}: {re.sub('(?i)^(?:tel|mailto):', '', text)}"] * bool(text)
+
+
+def _unfolded(source: str) -> str:
+    """Lines as they were before they were folded, or broken in quoted-printable."""
+    return _FOLD.sub("", _QUOTED_PRINTABLE.sub(lambda match: match[0].replace("=\n", ""), source))
+
+
+def _decoded(parameters: str, value: str) -> str:
+    """A value as text; empty for one in base64, which is a picture or key."""
+    encoding = _ENCODING.search(parameters)
+    if encoding is None or encoding[1][0] not in "Qq":
+        return value if encoding is None else ""
+    charset = _CHARSET.search(parameters)
+    return decode_bytes(decodestring(value.encode("utf-8")), charset[1] if charset else "").replace("\r\n", "\n")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] in "nN" else match[1]
+
+
 def calendar_text(source: str) -> str:
     """The events, tasks and journal entries of iCalendar text with `\\n` line ends; empty if there are none."""
-    text = _FOLD.sub("", source)
+    text = _unfolded(source)
     starts = [match.end() for match in _ITEM.finditer(text)]
     items = ("\n".join(_item_lines(text[start:end])) for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
     return "\n\n".join(filter(None, items))
@@ -59,4 +124,4 @@ def _value(name: str, parameters: str, value: str) -> str:
         zone = _ZONE.search(parameters)
         suffix = " UTC" if time[6] else f" {zone[1]}" if zone else ""
         return f"{time[1]}-{time[2]}-{time[3]}" + (f" {time[4]}:{time[5]}{suffix}" if time[4] else "")
-    return _ESCAPED.sub(lambda match: "\n" if match[1] in "nN" else match[1], value).strip()
+    return _ESCAPED.sub(_unescaped, _decoded(parameters, value)).strip()

@@ -89,7 +89,7 @@ class InnerFiles:
         assert budget is not None
         budget.depth -= 1
         try:
-            plain = replace(self.options, ocr="", pages={}, tex_definitions="")
+            plain = replace(self.options, ocr="", pages={}, definitions="")
             content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
         except (Unreadable, MemoryError):
             raise

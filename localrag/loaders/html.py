@@ -30,6 +30,7 @@ from localrag.loaders.inline_text import is_note_letter, picture_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import table_lines
+from localrag.loaders.tiddlywiki import tiddlers
 
 _DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
 _BLOCKS = frozenset(
@@ -115,7 +116,7 @@ def html_content(markup: str) -> ParsedFile:
         date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
         description=named.get("description"),
     )
-    text = html_text(_main(root))
+    text = tiddlers(root) or html_text(_main(root))
     return ParsedFile(text, title or first_heading(text), metadata)
 
 

@@ -1,4 +1,4 @@
-"""Definitions of LaTeX that a document takes from other files of its folder: of these files nothing else is read with it."""
+"""What a document takes from other files of its folder: LaTeX its commands, a chat of Slack the names of people; nothing else."""
 
 import os
 import re
@@ -16,6 +16,18 @@ MAX_INPUT_FILES = 20
 MAX_INPUT_NAMES = 1_000  # that a file names
 MAX_INPUT_DEPTH = 3  # files that files take in
 _MAX_DOCUMENT_BYTES = 5_000_000
+_PEOPLE_FILE = "users.json"
+
+
+def definitions_for(file: Path) -> str:
+    """What a file takes from others, by its suffix; mostly empty."""
+    if file.suffix.lower() == ".tex":
+        return input_definitions(file)
+    if file.suffix.lower() == ".json":
+        for folder in (file.parent, file.parent.parent):  # an export of Slack has a folder for each channel
+            with suppress(OSError):
+                return _input_text(folder / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES)
+    return ""
 
 
 def input_definitions(file: Path) -> str:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
+from localrag.loaders.conversations import JSON_SCRIPT, chat_text, parse_json
 from localrag.loaders.line_numbers import without_line_numbers
 from localrag.text.hyphenation import document_words, is_compound
 
@@ -21,16 +22,28 @@ _HEADING = {
     "adoc": re.compile(r"^=+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
 }
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
+_CONTINUED = re.compile(r"\\\n[ \t]*")
+_ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
-def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
     text = strip_escapes(decode(file.read_bytes()))
+    if text.startswith(JSON_SCRIPT):
+        return parse_json(file, options)
     if file.suffix.lower() not in {".txt", ".text"}:
         return ParsedFile(text)
+    if chat := chat_text(text):
+        return ParsedFile(chat)
     lines = without_line_numbers(text.splitlines())
     return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))
+
+
+def parse_properties(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    r"""Properties of Java: values that go on in the next line are joined, and `\u00f6` is ö."""
+    text = _CONTINUED.sub("", decode(file.read_bytes()))
+    return ParsedFile(_ESCAPED.sub(lambda match: str(json.loads(f'"{match[0]}"')), text))
 
 
 def join_divided_words(text: str) -> str:

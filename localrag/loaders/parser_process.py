@@ -36,15 +36,20 @@ PARSERS = {
     ".org": "markup.parse_org",
     ".tex": "latex.parse_tex",
     ".rtf": "rtf.parse_rtf",
-    **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
+    ".bib": "bibliographies.parse_bibliography",
+    ".properties": "markup.parse_properties",
+    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".lrc"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
+    ".vcf": "calendars.parse_contacts",
+    ".ldif": "calendars.parse_ldif",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
-    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "xml_text.parse_xml"),
+    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg", ".enex", ".opml", ".dita", ".ditamap", ".dbk"), "xml_text.parse_xml"),
+    **dict.fromkeys((".kml", ".xlf", ".xliff", ".tmx", ".fb2", ".ttml", ".dfxp"), "xml_text.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "conversations.parse_json"),
     ".ipynb": "notebook.parse_notebook",
-    ".eml": "mail.parse_mail",
+    **dict.fromkeys((".eml", ".emlx"), "mail.parse_mail"),
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
@@ -55,18 +60,21 @@ PARSERS = {
     **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
     **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
     ".msg": "outlook.parse_msg",
+    ".hwpx": "hwpx.parse_hwpx",
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 # Version of each parser's results. If it is raised, the files of that parser are read again.
 _VERSIONS = {
-    **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
-    "markup.parse_text": 3,
-    **dict.fromkeys(("html", "mail", "outlook", "pdf.parse_pdf"), 5),
+    **dict.fromkeys(("subtitles", "calendars"), 3),
+    "markup": 2,
+    "markup.parse_text": 4,
+    **dict.fromkeys(("html", "outlook", "pdf.parse_pdf", "conversations", "xml_text"), 5),
+    "mail": 6,
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
+_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.", "hwpx.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
 TABULAR_SUFFIXES = frozenset(
     {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}
@@ -267,7 +275,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
-    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, definitions=request.get("definitions", ""))
     content = parse_file(file, options)
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:

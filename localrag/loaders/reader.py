@@ -18,7 +18,7 @@ from localrag.filters import day_from_metadata, day_of_file
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
-from localrag.loaders.latex_inputs import input_definitions
+from localrag.loaders.latex_inputs import definitions_for
 from localrag.loaders.ocr import OcrPages, read_hash
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
@@ -143,12 +143,12 @@ def parser_version(suffix: str) -> int:
 def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS) -> str:
     """The content hash of a document: of its digest, its parser's version, and the options that matter to its kind.
 
-    Of LaTeX also of the definitions that the file takes from others.
+    Of LaTeX and chats also of what the file takes from others.
     """
     suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
-    relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
+    relevant += (definitions,) if (definitions := definitions_for(file)) else ()
     return content_id("load", parser_version(suffix), digest, *relevant)
 
 
@@ -244,8 +244,7 @@ def _parse_in_worker(
 ) -> tuple[dict[str, Any], str]:
     """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
     request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
-    if file.suffix.lower() == ".tex":
-        request["tex_definitions"] = input_definitions(file)
+    request["definitions"] = definitions_for(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     if scans is None or not answer.get("pages_to_ocr"):
         return answer, content_hash

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain, groupby, islice, zip_longest
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode
 from localrag.loaders.delimited import split_rows
 from localrag.loaders.headers import CellRow, find_layout
 
@@ -106,13 +106,6 @@ def parse_csv(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return ParsedFile("\n".join(table_lines(([format_cell(value) for value in row] for row in rows), likely=True)))
 
 
-def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse JSON to `path.to.key: value` lines, each object of a list a paragraph. Invalid JSON is read as text."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    values = parse_json_or_lines(text)
-    return ParsedFile(text) if values is None else ParsedFile(value_text(values, options))
-
-
 def parse_json_or_lines(text: str) -> Any:
     """The value of a JSON or JSON lines text; None if it is neither."""
     try:
@@ -134,7 +127,21 @@ def value_text(value: Any, options: LoadOptions) -> str:
         return "\n".join(table_lines(([_scalar(v) for v in row] for row in rows), likely=True))
     if not any(isinstance(row, list | dict) for row in rows):
         return "\n".join(map(_scalar, rows))
+    if not isinstance(value, list):
+        return clean_text("\n".join(_record_lines(value)))
     return "\n\n".join("\n".join(flatten(row)) for row in rows)
+
+
+def _record_lines(value: Any, path: str = "") -> Iterator[str]:
+    """The lines of an object; each object of a list in it, or in an object of it, is a paragraph."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _record_lines(inner, f"{path}.{key}" if path else str(key))
+    elif path and isinstance(value, list) and len(value) > 1 and all(isinstance(inner, dict) for inner in value):
+        for n, inner in enumerate(value, 1):
+            yield from ("", *flatten(inner, f"{path}.{n}"), "")
+    else:
+        yield from flatten(value, path)
 
 
 def _text_paragraphs(rows: Iterable[dict[str, Any]], options: LoadOptions) -> Iterator[str]:

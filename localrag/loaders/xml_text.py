@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.entities import html5
 from itertools import takewhile
 from typing import Any
@@ -18,16 +19,24 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.html import data_table_lines, html_content, parse_html, raised_text, xml_root
+from localrag.loaders.subtitles import parse_timed_text
 from localrag.loaders.tabular import format_row, table_lines
 
-_HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
+_HEADINGS = frozenset({"title", "book-title", "article-title", "head", "heading", "h1", "h2", "h3"})
+_PARAGRAPHS = frozenset({"p", "para", "simpara", "cmd"})
 _SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
-_SUPPRESSED = frozenset({"script", "style"})
+_SUPPRESSED = frozenset({"script", "style", "binary"})
 _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
+_META_FIELDS = frozenset({"meta_key", "meta_value"})  # of WordPress; those beginning with _ are its own
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_MARKUP = re.compile(
+    r"</?(?:a|b|i|u|p|br|div|span|em|strong|[uod]l|li|d[dt]|h[1-6]|table|t[rdh]|code|pre|img|hr|blockquote|font|at)(?:\s[^<>]*)?/?>"
+    r"|&(?:#\d{1,6}|#x[\da-f]{1,5}|[a-z]{2,8}\d?);",
+    re.IGNORECASE,
+)
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
@@ -50,6 +59,10 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
         root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
     if _name(root) == "html":
         return parse_html(file, options)
+    if _name(root) == "tt":
+        return parse_timed_text(root)
+    if (vocabulary := _VOCABULARIES.get(_name(root))) and (text := clean_text("\n".join(vocabulary(root)))):
+        return ParsedFile(text, _title(root))
     if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
         lines = [line for article in articles for line in _article_lines(article)]
         return ParsedFile(clean_text("\n".join(lines)), _title(root), _article_metadata(articles[0]))
@@ -62,11 +75,11 @@ def _name(element: Any) -> str:
 
 
 def _is_prose(root: Any) -> bool:
-    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
+    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) or _name(e) in _PARAGRAPHS for e in root.iter("*"))
 
 
 def _title(root: Any) -> str:
-    element = next((e for e in root.iter("{*}article-title", "{*}title") if "".join(e.itertext()).strip()), None)
+    element = next((e for e in root.iter("{*}article-title", "{*}book-title", "{*}title") if "".join(e.itertext()).strip()), None)
     return "" if element is None else " ".join("".join(element.itertext()).split())[:200]
 
 
@@ -83,7 +96,7 @@ def _paragraphs(element: Any) -> Iterator[str]:
         yield f"{_reference(element)}\n"
         return
     own_texts = [element.text or "", *(c.tail or "" for c in element)]
-    if any(map(str.strip, own_texts)) or len(element) == 0:
+    if any(map(str.strip, own_texts)) or len(element) == 0 or _name(element) == "title":
         notes: list[str] = []
         text = " ".join(_sentence(element, notes).split())
         if text:
@@ -248,19 +261,72 @@ def _cals_table_lines(table: Any) -> list[str]:
     return titles + ([format_row(head[-1], row) for row in body] if head else list(table_lines(body, likely=True)))
 
 
+def _notes(root: Any) -> Iterator[str]:
+    """The notes that Evernote has exported, each below its title; of the files in them the names."""
+    for note in root.iter("{*}note"):
+        yield f"\n# {' '.join((note.findtext('{*}title') or '').split())}\n"
+        told = (*note.iterchildren("{*}created", "{*}tag"), *note.iterfind("{*}note-attributes/*"), *note.iterfind(".//{*}file-name"))
+        yield from (f"{_name(element)}: {_DAY.sub(_ISO_DAY, element.text.strip())}" for element in told if element.text)
+        markup = _TODO.sub(lambda todo: f"<input type=checkbox {todo[1] or ''}>", note.findtext("{*}content") or "")
+        yield f"\n{html_content(markup).text}"
+
+
+_ISO_DAY = r"\1-\2-\3 \4:\5"
+_DAY = re.compile(r"^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ$")
+_TODO = re.compile(r"<en-todo\b(?:[^<>]*\b(checked)=.true)?[^<>]*>")
+
+
+def _outline(root: Any) -> Iterator[str]:
+    """The items of an outline (OPML) or mind map (FreeMind) as a list, with their addresses and, below them, their notes."""
+    for item in root.iter("{*}outline", "{*}node"):
+        depth = sum(1 for _ in item.iterancestors("{*}outline", "{*}node"))
+        values = {key.lower(): plain_value(" ".join(value.split())) for key, value in item.attrib.items()}
+        notes = [values.get("_note", ""), *(" ".join("".join(e.itertext()).split()) for e in item.iterchildren("{*}richcontent"))]
+        target = next(filter(None, map(values.get, ("url", "htmlurl", "xmlurl", "link"))), "")
+        shown = [f"{values.get('text', '')}{f' ({target})' if target else ''}".strip(), *notes]
+        yield from (f"{'  ' * min(depth, _MAX_NESTING)}{'  ' if n else '- '}{text}" for n, text in enumerate(filter(None, shown)))
+
+
+def _translations(root: Any) -> Iterator[str]:
+    """The units of a translation memory (XLIFF, TMX): source and target."""
+    for unit in root.iter("{*}trans-unit", "{*}segment", "{*}tu"):
+        for text in (*unit.iterchildren("{*}source", "{*}target", "{*}note"), *unit.iterfind("{*}tuv/{*}seg")):
+            yield f"{text.getparent().get(_LANGUAGE) or _name(text)}: {_one_line(text)}"
+        yield ""
+
+
+def _places(root: Any) -> Iterator[str]:
+    """The places of a map (KML): name, description and what else is told about each; without styles and lines."""
+    for place in root.iter("{*}Document", "{*}Folder", "{*}Placemark"):
+        told = [place.findtext(path) or "" for path in ("{*}name", "{*}description", "{*}address", "{*}phoneNumber")]
+        told += [f"{e.get('name')}: {''.join(e.itertext())}" for e in place.iterfind("{*}ExtendedData//*[@name]")]
+        told.append(place.findtext("{*}Point/{*}coordinates") or "")
+        yield from (*(" ".join(plain_value(text).split()) for text in told if text.strip()), "")
+
+
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_MAX_NESTING = 12  # items that are indented further
+_VOCABULARIES = {"en-export": _notes, "opml": _outline, "map": _outline, "xliff": _translations, "tmx": _translations, "kml": _places}
+
+
 def _values(root: Any) -> Iterator[str]:
     """`tag: text` for every element with text or attributes; a blank line after each child of the root, or of the root's only child."""
     top = root[0] if len(root) == 1 and len(root[0]) else root
     for record in top:
         for element in record.iter("*"):
-            text = _plain(element.text or "")
+            text = " ".join(plain_value(element.text or "").split())
+            if _name(element) in _META_FIELDS and (element.getparent().findtext("{*}meta_key") or "").startswith("_"):
+                continue
             pairs = [f"{key.rpartition('}')[2]}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()]
             if text or pairs:
-                yield " · ".join([f"{_name(element)}: {text}"] * bool(text) + pairs)
+                label = element.prefix if _name(element) == "encoded" and element.prefix else _name(element)
+                yield " · ".join([f"{label}: {text}"] * bool(text) + pairs)
         yield ""
 
 
-def _plain(text: str) -> str:
-    if re.search(r"</?\w+[^<>]*>", text):
-        text = html_content(text).text
-    return " ".join(text.split())
+def plain_value(text: str) -> str:
+    """A value on one line, without HTML in it."""
+    if _MARKUP.search(text):
+        text = html_content(text).text if "<" in text else unescape(text)
+        return " ".join(text.split())
+    return text

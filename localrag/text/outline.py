@@ -82,8 +82,10 @@ class Outline:
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self._levels: dict[str, int] = {}  # sign of an underline, with that of an overline → level
+        lines = _lines(text)
+        self._separators = set(_separators(lines))
         self._path: list[Heading] = []
-        self._read(_lines(text))
+        self._read(lines)
         self._starts = [block.start for block in self.blocks]
 
     def blocks_between(self, start: int, end: int) -> Sequence[Block]:
@@ -127,7 +129,7 @@ class Outline:
             return None
         rule = lines[at + 1].text.rstrip()
         follows_text = bool(n) and not over and not lines[n - 1].is_blank
-        if len(rule) < min(4, len(title)) or (over and over[1] != under[1]) or (follows_text and len(rule) < 4):
+        if rule in self._separators or len(rule) < min(4, len(title)) or (over and over[1] != under[1]) or (follows_text and len(rule) < 4):
             return None
         level = self._levels.setdefault(under[1] * (1 + bool(over)), len(self._levels) + 1)
         return Heading(line.start, lines[at + 1].end, level, _title(title)), at + 2
@@ -152,6 +154,17 @@ class Outline:
 
     def _is_underlined(self, lines: list[_Line], n: int) -> bool:
         return n + 1 < len(lines) and bool(_RULE.fullmatch(lines[n + 1].text)) and self._heading(lines, n) is not None
+
+
+def _separators(lines: Sequence[_Line]) -> Iterator[str]:
+    """The rules that divide a text, rather than underline titles: such a one stands below a line twice as long, or begins a paragraph."""
+    for n, line in enumerate(lines[:-2]):
+        if _RULE.fullmatch(line.text):
+            before = lines[n - 1].text.rstrip() if n else ""
+            rule = line.text.rstrip()
+            begins = not before and not lines[n + 1].is_blank and not _RULE.fullmatch(lines[n + 2].text)
+            if begins or len(before) > 2 * len(rule):
+                yield rule
 
 
 def _title(text: str) -> str:
