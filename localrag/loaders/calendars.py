@@ -24,8 +24,6 @@ _SHOWN = {
     "SUMMARY": "Summary", "DTSTART": "Start", "DTEND": "End", "DUE": "Due", "LOCATION": "Location", "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee", "STATUS": "Status", "RRULE": "Repeats", "DESCRIPTION": "Description", "COMMENT": "Comment", "URL": "URL",
 }  # fmt: skip
-
-
 _CARD_LABELS = {"FN": "Name", "N": "Name", "TEL": "Phone", "ADR": "Address", "ORG": "Organization", "BDAY": "Birthday"}
 _NO_FIELDS = frozenset("BEGIN END VERSION PRODID REV UID PHOTO LOGO SOUND KEY".split())
 _NO_KINDS = frozenset("PREF VOICE INTERNET QUOTED-PRINTABLE BASE64".split())
@@ -64,11 +62,12 @@ def _card_lines(source: str) -> Iterator[str]:
     fields = [match for line in source.split("\n") if (match := _PROPERTY.fullmatch(line.rstrip()))]
     dropped = _NO_FIELDS | {"N"} if any(field[1].upper() == "FN" for field in fields) else _NO_FIELDS
     for name, parameters, value in (field.groups() for field in fields if field[1].upper() not in dropped):
-        pairs = (parameter.rpartition("=") for parameter in parameters.split(";"))
-        kinds = [kind for key, _, kind in pairs if key.upper() in ("", "TYPE") and kind and kind.upper() not in _NO_KINDS]
+        pairs = (parameter.rpartition("=") for parameter in parameters.upper().split(";"))
+        kinds = (kind for key, _, listed in pairs if key in ("", "TYPE") for kind in listed.strip('"').split(","))
+        shown = ", ".join(kind.lower() for kind in kinds if kind and kind not in _NO_KINDS)
         parts = re.split(r"(?<!\\);", _decoded(parameters, value))
         text = ", ".join(filter(None, (_ESCAPED.sub(_unescaped, part).strip() for part in parts)))
-        label = _CARD_LABELS.get(name.upper(), name.capitalize()) + f" ({', '.join(kinds).lower()})" * bool(kinds)
+        label = _CARD_LABELS.get(name.upper(), name.capitalize()) + f" ({shown})" * bool(shown)
         yield from [f"{label}: {re.sub('(?i)^(?:tel|mailto):', '', text)}"] * bool(text)
 
 

@@ -38,23 +38,20 @@ def _slack_text(text: str) -> str:
 
 
 # What the text of a program's messages is written in, and where they have the time, the text, and the name (the first that is there).
-_KEYS = tuple(
-    (plain, *row.split())
-    for plain, row in (
-        (_slack_text, "ts text user_profile.real_name user_profile.display_name real_name username user bot_id"),
-        (str, "date text from actor from_id"),  # Telegram
-        (str, "timestamp_ms content sender_name"),  # Facebook, Instagram
-        (str, "timestamp text senderName"),  # Messenger
-        (str, "timestamp content author.nickname author.name"),  # Discord
-        (str, "create_time content author.role"),  # ChatGPT
-        (str, "- content author.role"),
-        (str, "created_at text sender"),  # Claude
-        (str, "- content role"),  # other models
-        (plain_value, "createdDateTime body.content from.user.displayName from.application.displayName"),  # Teams
-        (plain_value, "originalarrivaltime content displayName from"),  # Teams and Skype for private use
-        (unescape, "created_at full_text"),  # Twitter
-        (unescape, "createdAt text senderId"),
-    )
+_KEYS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (_slack_text, "ts text user_profile.real_name user_profile.display_name real_name username user bot_id"),
+    (str, "date text from actor from_id"),  # Telegram
+    (str, "timestamp_ms content sender_name"),  # Facebook, Instagram
+    (str, "timestamp text senderName"),  # Messenger
+    (str, "timestamp content author.nickname author.name"),  # Discord
+    (str, "create_time content author.role"),  # ChatGPT
+    (str, "- content author.role"),
+    (str, "created_at text sender"),  # Claude
+    (str, "- content role"),  # other models
+    (plain_value, "createdDateTime body.content from.user.displayName from.application.displayName"),  # Teams
+    (plain_value, "originalarrivaltime content displayName from"),  # Teams and Skype for private use
+    (unescape, "created_at full_text"),  # Twitter
+    (unescape, "createdAt text senderId"),
 )
 _TITLES = ("title", "name", "displayName", "channel.name")
 _FILES = ("files", "attachments", "photos", "videos", "file_name")
@@ -73,7 +70,9 @@ def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile(text)
     values = _with_strings(values, _repaired)
     paragraphs = [] if options.text_column else list(_chat_paragraphs(values, _people(options.definitions)))
-    return ParsedFile("\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options))
+    titles = [paragraph[2:] for paragraph in paragraphs if paragraph.startswith("# ")]
+    text = "\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options)
+    return ParsedFile(text, titles[0] if len(titles) == 1 else "")
 
 
 def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
@@ -152,7 +151,8 @@ def _messages(values: Sequence[Any], people: Mapping[str, str]) -> Iterator[Mess
     """The messages of a list in the order of their times; none if it is no list of messages."""
     objects = [inner.get("tweet") or inner.get("messageCreate") or inner for inner in values if isinstance(inner, dict)]
     sample = objects[:_SAMPLED_OBJECTS]
-    for plain, when, text, *names in _KEYS:
+    for plain, row in _KEYS:
+        when, text, *names = row.split()
         shaped = [m for m in sample if None not in (_at(m, text), when == "-" or _at(m, when)) and "subject" not in m]
         if len(shaped) > _MIN_MESSAGES_SHARE * len(sample) and any(_first(m, names) or not names for m in shaped):
             messages = [Message(_first(m, names), _time(_at(m, when)), _message_text(m, plain(_words(_at(m, text))))) for m in objects]
@@ -199,31 +199,25 @@ _MIN_CHAT_LINES = 2
 def chat_text(text: str) -> str:
     """The messages of a chat that WhatsApp has exported as text; empty if it is none."""
     lines = _DIRECTIONS.sub("", text).replace("\u202f", " ").strip().split("\n")
-    matches = [_CHAT_LINE.fullmatch(line) for line in lines]
-    heads = [match for match in matches if match]
-    if not matches[0] or sum(bool(match[9]) for match in heads) < _MIN_CHAT_LINES:
+    heads = {n: match for n, line in enumerate(lines) if (match := _CHAT_LINE.fullmatch(line))}
+    if 0 not in heads or sum(bool(match[9]) for match in heads.values()) < _MIN_CHAT_LINES:
         return ""
-    messages: list[Message] = []
-    days = iter(
-        _days([(int(match[2]), int(match[3]), int(match[4])) for match in heads], is_american="/" in heads[0][0] and "M" in heads[0][8])
+    is_american = "M" in heads[0][8] and "/" in lines[0] and all(int(match[2]) <= 12 for match in heads.values())
+    is_month_first = is_american or any(int(match[3]) > 12 for match in heads.values())
+    messages = (
+        Message(
+            heads[start][9] or "",
+            _local_time(heads[start], is_month_first=is_month_first),
+            "\n".join([heads[start][10], *lines[start + 1 : end]]),
+        )
+        for start, end in pairwise([*heads, len(lines)])
     )
-    for line, match in zip(lines, matches, strict=True):
-        if match:
-            half = _HALF_DAY.search(f"{match[5]} {match[8]}")
-            hour = int(match[6]) % 12 + 12 * bool(half[1]) if half else int(match[6])
-            messages.append(Message(match[9] or "", f"{next(days)} {hour:02}:{match[7]}", match[10]))
-        else:
-            messages[-1] = messages[-1]._replace(text=f"{messages[-1].text}\n{line}")
     return "\n\n".join(map(message_text, messages))
 
 
-def _days(dates: Sequence[tuple[int, int, int]], *, is_american: bool) -> list[str]:
-    """Dates of three numbers as ISO, in the order of day, month and year in which they follow each other."""
-
-    def faults(order: tuple[int, int, int]) -> int:
-        ordered = [tuple(date[n] for n in order) for date in dates]
-        return sum(date[1] > 12 for date in ordered) + sum(first > second for first, second in pairwise(ordered))
-
-    orders = [(2, 0, 1), (2, 1, 0)] if is_american else [(2, 1, 0), (2, 0, 1)]
-    year, month, day = (0, 1, 2) if max(date[0] for date in dates) > 31 else min(orders, key=faults)
-    return [f"{date[year] + 2000 * (date[year] < 100)}-{date[month]:02}-{date[day]:02}" for date in dates]
+def _local_time(line: re.Match[str], *, is_month_first: bool) -> str:
+    first, second, third = (int(line[n]) for n in (2, 3, 4))
+    year, month, day = (first, second, third) if first > 31 else (third, first, second) if is_month_first else (third, second, first)
+    half = _HALF_DAY.search(f"{line[5]} {line[8]}")
+    hour = int(line[6]) % 12 + 12 * bool(half[1]) if half else int(line[6])
+    return f"{year + 2000 * (year < 100)}-{month:02}-{day:02} {hour:02}:{int(line[7]):02}"

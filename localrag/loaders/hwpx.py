@@ -3,23 +3,19 @@
 import re
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, metadata_pairs, open_archive, read_entry
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, open_archive, read_entry
 from localrag.loaders.html import xml_root
 from localrag.loaders.tabular import table_lines
 
 _SECTION = re.compile(r"Contents/section(\d{1,6})\.xml")
-_PACKAGE = "Contents/content.hpf"
 
 
 def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse the sections of a document in their order; its title and author are metadata."""
+    """Parse the sections of a document in their order."""
     with open_archive(file) as archive:
         names = sorted((int(match[1]), match[0]) for name in archive.namelist() if (match := _SECTION.fullmatch(name)))
         blocks = [block for _, name in names for block in _content(xml_root(read_entry(archive, name)))[1]]
-        package = read_entry(archive, _PACKAGE, needed=False)
-    told = xml_root(package).find("{*}metadata") if package else None
-    title, author = (None, None) if told is None else (told.findtext("{*}title"), told.findtext("{*}meta[@name='creator']"))
-    return ParsedFile(clean_text("\n\n".join(filter(None, blocks))), title or "", metadata_pairs(title=title, author=author))
+    return ParsedFile(clean_text("\n\n".join(filter(None, blocks))))
 
 
 def _content(element: Any) -> tuple[str, list[str]]:

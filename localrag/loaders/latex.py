@@ -154,7 +154,7 @@ def _with_verbatim(text: str, verbatim: Sequence[str]) -> str:
     return _MARKED_VERBATIM.sub(lambda mark: verbatim[int(mark[1])] if int(mark[1]) < len(verbatim) else "", text)
 
 
-class BraceGroups:
+class _BraceGroups:
     """The groups in braces of a text, found in one pass."""
 
     def __init__(self, source: str) -> None:
@@ -202,7 +202,7 @@ def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
     """LaTeX without its definitions of commands, which are added to `macros`."""
     pieces: list[str] = []
     position = 0
-    groups = BraceGroups(source)
+    groups = _BraceGroups(source)
     for match in _DEFINITION.finditer(source):
         if match.start() >= position:
             pieces.append(source[position : match.start()])
@@ -210,7 +210,7 @@ def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
     return "".join([*pieces, source[position:]])
 
 
-def _read_definition(source: str, groups: BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
+def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
     """Add the macro defined at `start`; returns the end of the definition."""
     position = start.end()
     if "environment" in start[0] or "newtheorem" in start[0]:
@@ -232,7 +232,7 @@ def _read_definition(source: str, groups: BraceGroups, start: re.Match[str], mac
     return group[1]
 
 
-def _definition_end(source: str, groups: BraceGroups, position: int) -> int:
+def _definition_end(source: str, groups: _BraceGroups, position: int) -> int:
     while (group := groups.at(position)) or source.startswith("[", position):
         position = group[1] if group else max(source.find("]", position, position + 200), position) + 1
     return position
@@ -241,7 +241,7 @@ def _definition_end(source: str, groups: BraceGroups, position: int) -> int:
 def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:
     pieces: list[str] = []
     position, n_chars = 0, len(source)
-    groups = BraceGroups(source)
+    groups = _BraceGroups(source)
     for call in _CALL.finditer(source):
         macro = macros.get(call[1])
         if macro is None or call.start() < position or n_chars > limit:
@@ -253,7 +253,7 @@ def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str
     return "".join([*pieces, source[position:]])
 
 
-def _substituted(source: str, groups: BraceGroups, position: int, macro: _TexMacro) -> tuple[str, int]:
+def _substituted(source: str, groups: _BraceGroups, position: int, macro: _TexMacro) -> tuple[str, int]:
     """The text of a macro with the arguments at a position, and their end."""
     arguments: list[str] = []
     if macro.default is not None:
@@ -276,7 +276,7 @@ def _without_notes(source: str) -> tuple[str, list[str]]:
     """LaTeX with a number in brackets for each footnote, and the footnotes."""
     notes: list[str] = []
     pieces: list[str] = []
-    position, groups = 0, BraceGroups(source)
+    position, groups = 0, _BraceGroups(source)
     for match in _NOTE.finditer(source):
         if match.start() >= position and (group := groups.at(match.end())):
             notes.append(group[0])
@@ -288,7 +288,7 @@ def _without_notes(source: str) -> tuple[str, list[str]]:
 def _with_quantities(source: str) -> str:
     r"""LaTeX with the numbers and units of `\qty` and its kind as text."""
     pieces: list[str] = []
-    position, groups = 0, BraceGroups(source)
+    position, groups = 0, _BraceGroups(source)
     for match in _QUANTITY.finditer(source):
         arguments, end = list[str](), match.end()
         while len(arguments) < UNIT_COMMANDS[match[1]] and (group := groups.at(end)):
@@ -303,7 +303,7 @@ def _with_quantities(source: str) -> str:
 def _raised_as_text(source: str) -> str:
     r"""LaTeX with `\textsuperscript{2}` as `^2`."""
     pieces: list[str] = []
-    position, groups = 0, BraceGroups(source)
+    position, groups = 0, _BraceGroups(source)
     for match in _RAISED.finditer(source):
         if match.start() >= position and (group := groups.at(match.end())):
             text = superscript(group[0]) if match[1] == "super" else subscript(group[0])
@@ -332,7 +332,7 @@ def _with_marked_tables(source: str) -> str:
 
 def _marked_table(source: str, *, has_width: bool) -> str:
     """The inside of a table environment with marks for its cells and rows. `has_width`: a width stands before the alignments."""
-    groups = BraceGroups(source)
+    groups = _BraceGroups(source)
     start = 0
     for _ in range(2 if has_width else 1):
         group = groups.at(_OPTION.match(source, start).end())  # type: ignore[union-attr]
@@ -356,7 +356,7 @@ def _with_marked_body(source: str) -> str:
 def _with_marked_spans(source: str, depth: int = 0) -> str:
     """The inside of a table with the number of rows and columns before the text of each cell that spans several."""
     pieces: list[str] = []
-    position, groups = 0, BraceGroups(source)
+    position, groups = 0, _BraceGroups(source)
     for match in _MULTIPLE.finditer(source):
         if match.start() >= position and (group := groups.at(match.end())):
             n = min(number_in(match[2], 1), _MAX_SPAN)
@@ -391,7 +391,7 @@ def _table_text(table: re.Match[str]) -> str:
 
 def _argument(source: str, command: str) -> str:
     match = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?(?=\{{)", source)
-    group = BraceGroups(source).at(match.end()) if match else None
+    group = _BraceGroups(source).at(match.end()) if match else None
     return group[0][:5000] if group else ""
 
 

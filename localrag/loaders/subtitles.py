@@ -2,25 +2,26 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from html import unescape
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, join_sections, number_in
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, join_sections
 
 _BLOCK = r"[^\n]*\n(?P<text>.*?)(?=\n[ \t]*\n|\Z)"
 _TIME = r"(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d{2})"
 _CUE = re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE)  # SubRip and WebVTT
-_STUDIO = dict.fromkeys(
-    (".ass", ".ssa"),
-    re.compile(rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[.\d]*,[^,\n]*,[^,\n]*,(?P<speaker>[^,\n]*),(?:[^,\n]*,){{4}}(?P<text>.*)$", re.MULTILINE),
+_STUDIO = re.compile(  # SubStation Alpha; without drawings
+    rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[.\d]*,[^,\n]*,[^,\n]*,(?P<speaker>[^,\n]*),(?:[^,\n]*,){{4}}(?P<text>(?!.*\\p[1-9]).*)$",
+    re.MULTILINE,
 )
-_CUES = _STUDIO | {
+_CUES = {
+    ".ass": _STUDIO,
+    ".ssa": _STUDIO,
     ".sbv": re.compile(rf"^{_TIME}\.\d{{3}},\d+:{_BLOCK}", re.DOTALL | re.MULTILINE),
     ".lrc": re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)$", re.MULTILINE),
 }
-_TITLE = re.compile(r"^(?:\[ti:([^\]\n]*)\]|Title:(.*))$", re.MULTILINE)
-_STUDIO_BREAK, _DRAWING = re.compile(r"\\[Nnh]"), re.compile(r"\\p[1-9]")
+_UNITS = {"h": 3600.0, "m": 60.0, "ms": 1e-3, "t": 1e-7}  # of times in TTML, as seconds
 _SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
 _TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
 SECONDS_PER_MINUTE = 60
@@ -37,46 +38,37 @@ class _Cue(NamedTuple):
 def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Subtitles or lyrics without times: a paragraph and part per minute, ended at a sentence; a new line per change of speaker."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
-    suffix = file.suffix.lower()
-    cues = [_Cue(_seconds(match), match.groupdict().get("speaker", ""), match["text"]) for match in _CUES.get(suffix, _CUE).finditer(text)]
-    if suffix in _STUDIO:  # not in the order of time, with drawings
-        cues = sorted(
-            (cue._replace(text=_STUDIO_BREAK.sub("\n", cue.text)) for cue in cues if not _DRAWING.search(cue.text)),
-            key=lambda cue: cue.seconds,
-        )
-    content = _by_minute(cues)
-    title = (field[1] or field[2] or "").strip() if suffix in _CUES and (field := _TITLE.search(text)) else ""
-    return replace(content, title=title) if content.parts else ParsedFile(text)
+    found = _CUES.get(file.suffix.lower(), _CUE).finditer(text.replace(r"\N", " ").replace(r"\h", " "))
+    cues = [
+        _Cue(int(cue["h"] or 0) * 3600 + int(cue["m"]) * 60 + int(cue["s"]), cue.groupdict().get("speaker", ""), cue["text"])
+        for cue in found
+    ]
+    return _by_minute(sorted(cues, key=itemgetter(0))) if cues else ParsedFile(text)
 
 
 def parse_timed_text(root: Any) -> ParsedFile:
     """Subtitles in XML (TTML)."""
-    rate = next((value for key, value in root.attrib.items() if key.endswith("tickRate")), "1")
     cues = []
     for line in root.iter("{*}p"):
         begin = next(filter(None, (element.get("begin") for element in line.iter("*"))), "0s")
         for mark in line.iter("{*}br"):
             mark.tail = f"\n{mark.tail or ''}"
-        cues.append(_Cue(_clock_time(begin, number_in(rate, 1)), "", "".join(line.itertext())))
+        cues.append(_Cue(_clock_time(begin), "", "".join(line.itertext())))
     return _by_minute(cues)
 
 
-def _clock_time(value: str, rate: int) -> int:
-    """Seconds from `00:01:02.500`, `62.5s` and the like. `rate`: ticks a second."""
-    parts = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", value)[:3]] or [0.0]
-    if ":" in value:
-        return int(sum(part * 60 ** (2 - n) for n, part in enumerate(parts)))
-    units = {"h": 3600.0, "m": 60.0, "ms": 0.001, "t": 1 / max(rate, 1)}
-    return int(parts[0] * units.get(value.strip().lstrip("0123456789."), 1.0))
+def _clock_time(value: str) -> int:
+    """Seconds from `00:01:02.500`, `62.5s` and the like."""
+    parts = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", value)] or [0.0]
+    is_clock = ":" in value
+    return int(
+        sum(part * 60 ** (2 - n) for n, part in enumerate(parts[:3])) if is_clock else parts[0] * _UNITS.get(value.strip(".0123456789 "), 1)
+    )
 
 
-def _by_minute(cues: Iterable[_Cue]) -> ParsedFile:
+def _by_minute(cues: list[_Cue]) -> ParsedFile:
     body, parts = join_sections(_minutes(list(_without_repetitions(cues))))
     return ParsedFile(body, parts=parts)
-
-
-def _seconds(cue: re.Match[str]) -> int:
-    return int(cue["h"] or 0) * 3600 + int(cue["m"]) * 60 + int(cue["s"])
 
 
 def _without_repetitions(cues: Iterable[_Cue]) -> Iterator[_Cue]:

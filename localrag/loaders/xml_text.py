@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from html.entities import html5
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from localrag.loaders.content import (
@@ -279,12 +279,12 @@ _TODO = re.compile(r"<en-todo\b(?:[^<>]*\b(checked)=.true)?[^<>]*>")
 def _outline(root: Any) -> Iterator[str]:
     """The items of an outline (OPML) or mind map (FreeMind) as a list, with their addresses and, below them, their notes."""
     for item in root.iter("{*}outline", "{*}node"):
-        depth = sum(1 for _ in item.iterancestors("{*}outline", "{*}node"))
-        values = {key.lower(): plain_value(" ".join(value.split())) for key, value in item.attrib.items()}
+        depth = sum(1 for _ in islice(item.iterancestors("{*}outline", "{*}node"), _MAX_NESTING))
+        values = {key.lower(): " ".join(plain_value(value).split()) for key, value in item.attrib.items()}
         notes = [values.get("_note", ""), *(" ".join("".join(e.itertext()).split()) for e in item.iterchildren("{*}richcontent"))]
         target = next(filter(None, map(values.get, ("url", "htmlurl", "xmlurl", "link"))), "")
         shown = [f"{values.get('text', '')}{f' ({target})' if target else ''}".strip(), *notes]
-        yield from (f"{'  ' * min(depth, _MAX_NESTING)}{'  ' if n else '- '}{text}" for n, text in enumerate(filter(None, shown)))
+        yield from (f"{'  ' * depth}{'  ' if n else '- '}{text}" for n, text in enumerate(filter(None, shown)))
 
 
 def _translations(root: Any) -> Iterator[str]:
@@ -325,8 +325,7 @@ def _values(root: Any) -> Iterator[str]:
 
 
 def plain_value(text: str) -> str:
-    """A value on one line, without HTML in it."""
+    """A value without HTML in it."""
     if _MARKUP.search(text):
-        text = html_content(text).text if "<" in text else unescape(text)
-        return " ".join(text.split())
+        return html_content(text).text if "<" in text else unescape(text)
     return text
