@@ -129,7 +129,7 @@ ROOMS = {
         {"spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "pdf", "rtf", "subtitles"},
-        {"bibliographies", "hwpx", "xml_text"},
+        {"xml_text"},
         {"conversations"},
         {"mail", "markup", "notebook", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},

@@ -14,7 +14,6 @@ _ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)[ \t]*$", re.MULTILINE | re.I
 _QUOTED_PRINTABLE = re.compile(r"^[^:\n]*QUOTED-PRINTABLE[^:\n]*:(?:.*=\n)*", re.MULTILINE | re.IGNORECASE)
 _CARD = re.compile(r"^BEGIN:VCARD[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _PROPERTY = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
-_ENCODING = re.compile(r";(?:ENCODING=)?(QUOTED-PRINTABLE|BASE64|B)(?=;|$)", re.IGNORECASE)
 _CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=(?:\"([^\"]*)\"|([^;:]*))", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
@@ -77,10 +76,9 @@ def _unfolded(source: str) -> str:
 
 
 def _decoded(parameters: str, value: str) -> str:
-    """A value as text; empty for one in base64, which is a picture or key."""
-    encoding = _ENCODING.search(parameters)
-    if encoding is None or encoding[1][0] not in "Qq":
-        return value if encoding is None else ""
+    """A value without quoted-printable."""
+    if "QUOTED-PRINTABLE" not in parameters.upper():
+        return value
     charset = _CHARSET.search(parameters)
     return decode_bytes(decodestring(value.encode("utf-8")), charset[1] if charset else "").replace("\r\n", "\n")
 

@@ -95,7 +95,7 @@ def _people(source: str) -> dict[str, str]:
     """The names of people by the ids that Slack's messages have in their place. `source`: the export's list of people."""
     listed = parse_json_or_lines(source)
     users = (user for user in listed if isinstance(user, dict)) if isinstance(listed, list) else ()
-    return {str(user.get("id")): _first(user, ("real_name", "profile.real_name", "name")) for user in users}
+    return {str(user.get("id")): _first_text(user, ("real_name", "profile.real_name", "name")) for user in users}
 
 
 def _at(value: Any, path: str) -> Any:
@@ -104,17 +104,17 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _first(value: Any, paths: Sequence[str]) -> str:
+def _first_text(value: Any, paths: Sequence[str]) -> str:
     """The first of several values that is there, as text."""
-    return next(filter(None, (_words(_at(value, path)) for path in paths)), "")
+    return next(filter(None, (_text_in(_at(value, path)) for path in paths)), "")
 
 
-def _words(value: Any) -> str:
+def _text_in(value: Any) -> str:
     """A text, also one in pieces."""
     if isinstance(value, list):
-        return "".join(map(_words, value))
+        return "".join(map(_text_in, value))
     if isinstance(value, dict):
-        words, target = _words(value.get("text") or value.get("parts")), value.get("href")
+        words, target = _text_in(value.get("text") or value.get("parts")), value.get("href")
         return f"{words} ({target})" if isinstance(target, str) and target != words else words
     return value.replace("\u200e", "") if isinstance(value, str) else ""
 
@@ -130,7 +130,7 @@ def _chat_paragraphs(value: Any, people: Mapping[str, str]) -> Iterator[str]:
         branch = {"mapping": _branch(value)} if isinstance(value.get("mapping"), dict) else {}
         found = {key: list(_chat_paragraphs(inner, people)) for key, inner in (value | branch).items()}
         if any(found.values()):
-            title = _first(value, _TITLES)
+            title = _first_text(value, _TITLES)
             others = {key: inner for key, inner in value.items() if not found[key] and inner != title}
             yield from filter(None, (f"# {title}" if title else "", "\n".join(flatten(others))))
         for paragraphs in found.values():
@@ -154,8 +154,10 @@ def _messages(values: Sequence[Any], people: Mapping[str, str]) -> Iterator[Mess
     for plain, row in _KEYS:
         when, text, *names = row.split()
         shaped = [m for m in sample if None not in (_at(m, text), when == "-" or _at(m, when)) and "subject" not in m]
-        if len(shaped) > _MIN_MESSAGES_SHARE * len(sample) and any(_first(m, names) or not names for m in shaped):
-            messages = [Message(_first(m, names), _time(_at(m, when)), _message_text(m, plain(_words(_at(m, text))))) for m in objects]
+        if len(shaped) > _MIN_MESSAGES_SHARE * len(sample) and any(_first_text(m, names) or not names for m in shaped):
+            messages = [
+                Message(_first_text(m, names), _time(_at(m, when)), _message_text(m, plain(_text_in(_at(m, text))))) for m in objects
+            ]
             for who, time, said in messages[:: -1 if messages[0].when > messages[-1].when else 1]:
                 named = _MENTION.sub(lambda mention: f"@{people.get(mention[1], mention[1])}", said) if people else said
                 if said:
@@ -166,7 +168,7 @@ def _messages(values: Sequence[Any], people: Mapping[str, str]) -> Iterator[Mess
 def _message_text(message: Mapping[str, Any], text: str) -> str:
     """The text of a message with the names of the files sent with it."""
     sent = [file for key in _FILES if (found := message.get(key)) for file in (found if isinstance(found, list) else [found])]
-    names = (file if isinstance(file, str) else _first(file, _FILE_NAMES) for file in sent)
+    names = (file if isinstance(file, str) else _first_text(file, _FILE_NAMES) for file in sent)
     return "\n".join(filter(None, (text.strip(), *(f"[{name}]" for name in names if name))))
 
 

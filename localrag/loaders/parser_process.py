@@ -36,7 +36,7 @@ PARSERS = {
     ".org": "markup.parse_org",
     ".tex": "latex.parse_tex",
     ".rtf": "rtf.parse_rtf",
-    ".bib": "bibliographies.parse_bibliography",
+    ".bib": "latex.parse_bibliography",
     ".properties": "markup.parse_properties",
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".lrc"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
@@ -60,7 +60,7 @@ PARSERS = {
     **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
     **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
     ".msg": "outlook.parse_msg",
-    ".hwpx": "hwpx.parse_hwpx",
+    ".hwpx": "xml_text.parse_hwpx",
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
@@ -74,7 +74,7 @@ _VERSIONS = {
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.", "hwpx.")
+_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.", "xml_text.parse_hwpx")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
 TABULAR_SUFFIXES = frozenset(
     {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}

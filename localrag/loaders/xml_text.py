@@ -1,4 +1,7 @@
-"""XML as text: articles of journals (JATS) without what describes them for machines, other prose as paragraphs, data by element."""
+"""XML as text: articles of journals (JATS) without what describes them for machines, other prose as paragraphs, data by element.
+
+Also documents of Hancom Office, which are XML in an archive.
+"""
 
 import re
 from collections.abc import Iterator
@@ -15,6 +18,8 @@ from localrag.loaders.content import (
     clean_text,
     decode,
     metadata_pairs,
+    open_archive,
+    read_entry,
     subscript,
     superscript,
 )
@@ -149,11 +154,20 @@ def _sentence(element: Any, notes: list[str]) -> str:
             texts.append(_sentence(next((c for c in child if _name(c) in _CHOICES), child), notes))
         elif name not in _SUPPRESSED:
             adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
-            texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
+            text = _sentence(child, notes)
+            texts += [" "] * bool(adjacent) + [text + _target(child, text)]
         texts.append(child.tail or "")
     return "".join(texts)
 
 
+def _target(element: Any, words: str) -> str:
+    """The address that a link leads to, behind its words; empty for other elements, and if the words are part of it."""
+    targets = (value for key, value in element.attrib.items() if key.rpartition("}")[2] in {"href", "url", "target"})
+    target = next((target.removeprefix("mailto:") for target in targets if _ABSOLUTE.match(target)), "")
+    return f" ({target})" * bool(target and words.strip() and words.strip() not in target)
+
+
+_ABSOLUTE = re.compile(r"(?:https?|ftp|mailto|tel):")
 _MAX_BRACKETED_CHARS = 200
 
 
@@ -295,7 +309,7 @@ def _translations(root: Any) -> Iterator[str]:
         yield ""
 
 
-def _places(root: Any) -> Iterator[str]:
+def _placemarks(root: Any) -> Iterator[str]:
     """The places of a map (KML): name, description and what else is told about each; without styles and lines."""
     for place in root.iter("{*}Document", "{*}Folder", "{*}Placemark"):
         told = [place.findtext(path) or "" for path in ("{*}name", "{*}description", "{*}address", "{*}phoneNumber")]
@@ -306,7 +320,7 @@ def _places(root: Any) -> Iterator[str]:
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _MAX_NESTING = 12  # items that are indented further
-_VOCABULARIES = {"en-export": _notes, "opml": _outline, "map": _outline, "xliff": _translations, "tmx": _translations, "kml": _places}
+_VOCABULARIES = {"en-export": _notes, "opml": _outline, "map": _outline, "xliff": _translations, "tmx": _translations, "kml": _placemarks}
 
 
 def _values(root: Any) -> Iterator[str]:
@@ -329,3 +343,36 @@ def plain_value(text: str) -> str:
     if _MARKUP.search(text):
         return html_content(text).text if "<" in text else unescape(text)
     return text
+
+
+_SECTION_FILE = re.compile(r"Contents/section(\d{1,6})\.xml")
+
+
+def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    """Parse a document of Hancom Office: its sections in their order."""
+    with open_archive(file) as archive:
+        names = sorted((int(match[1]), match[0]) for name in archive.namelist() if (match := _SECTION_FILE.fullmatch(name)))
+        blocks = [block for _, name in names for block in _hwpx_content(xml_root(read_entry(archive, name)))[1]]
+    return ParsedFile(clean_text("\n\n".join(filter(None, blocks))))
+
+
+def _hwpx_content(element: Any) -> tuple[str, list[str]]:
+    """The text of an element, and the paragraphs and tables in it."""
+    text, blocks = "", list[str]()
+    for child in element:
+        name = _name(child)
+        if name in {"t", "script"}:  # text, and a formula as it was typed
+            for mark in child.iter("{*}lineBreak", "{*}tab", "{*}nbSpace", "{*}fwSpace"):
+                mark.tail = f" {mark.tail or ''}"
+            text += "".join(child.itertext())
+        elif name == "tbl":
+            rows = (
+                [" ".join(filter(None, _hwpx_content(cell)[1])) for cell in row.iterchildren("{*}tc")]
+                for row in child.iterchildren("{*}tr")
+            )
+            blocks.append("\n".join(table_lines(rows, likely=True)))
+        else:
+            own, inner = _hwpx_content(child)
+            blocks += [" ".join(own.split()), *inner] if name == "p" else inner
+            text += own if name != "p" else ""
+    return text, blocks

@@ -62,6 +62,10 @@ VOCABULARIES = {
     "a.xliff": (UNITS, "source: The weir is shut.\ntarget: Das Wehr ist zu."),
     "a.tmx": (MEMORY, "en: The weir\nde: Das Wehr"),
     "a.fb2": (NOVEL, "# One The quay\n\nIce."),
+    "b.xml": (
+        "<para>See <ulink url='https://x.example/a'>the plan</ulink> at <link url='https://x.example'>x.example</link></para>",
+        "See the plan (https://x.example/a) at x.example",
+    ),
     "a.dita": ("<task><title>Grease</title><taskbody><cmd>Lift the hatch.</cmd></taskbody></task>", "# Grease\n\nLift the hatch."),
     "a.dbk": ("<article><title>Mill</title><para>It weighs 8 t.</para></article>", "# Mill\n\nIt weighs 8 t."),
     "a.rss": (BLOG, "title: Mill\n\ntitle: Wheel\ncontent: 36 paddles"),
