@@ -14,6 +14,7 @@ _ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)[ \t]*$", re.MULTILINE | re.I
 _QUOTED_PRINTABLE = re.compile(r"^[^:\n]*QUOTED-PRINTABLE[^:\n]*:(?:.*=\n)*", re.MULTILINE | re.IGNORECASE)
 _CARD = re.compile(r"^BEGIN:VCARD[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _PROPERTY = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
+_BASE64 = re.compile(r"^([\w.;-]+)::[ \t]*(.*)(?:\n|\Z)", re.MULTILINE)  # a line of LDIF
 _CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=(?:\"([^\"]*)\"|([^;:]*))", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
@@ -43,18 +44,14 @@ def parse_contacts(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def parse_ldif(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse the entries of a directory; values in base64 are read if they are text."""
-    entries = re.split(r"\n{2,}", decode(file.read_bytes()).lstrip("\ufeff").replace("\n ", ""))
-    return ParsedFile("\n\n".join(filter(None, ("\n".join(_entry_lines(entry)) for entry in entries))))
+    """Parse a directory: values in base64 are read if they are text, else left out."""
+    return ParsedFile(_BASE64.sub(_base64_text, decode(file.read_bytes()).lstrip("\ufeff").replace("\n ", "")))
 
 
-def _entry_lines(source: str) -> Iterator[str]:
-    for line in source.split("\n"):
-        name, colon, value = line.partition(":")
-        with suppress(ValueError):
-            value = b64decode(value[1:]).decode("utf-8") if value.startswith(":") else value
-            if colon and not name.startswith("#"):
-                yield f"{name}: {value.strip()}"
+def _base64_text(line: re.Match[str]) -> str:
+    with suppress(ValueError):
+        return f"{line[1]}: {b64decode(line[2]).decode('utf-8')}\n"
+    return ""
 
 
 def _card_lines(source: str) -> Iterator[str]:

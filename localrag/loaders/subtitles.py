@@ -4,24 +4,26 @@ import re
 from collections.abc import Iterable, Iterator
 from html import unescape
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, join_sections
 
 _BLOCK = r"[^\n]*\n(?P<text>.*?)(?=\n[ \t]*\n|\Z)"
 _TIME = r"(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d{2})"
-_CUE = re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE)  # SubRip and WebVTT
-_STUDIO = re.compile(  # SubStation Alpha; without drawings
-    rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[.\d]*,[^,\n]*,[^,\n]*,(?P<speaker>[^,\n]*),(?:[^,\n]*,){{4}}(?P<text>(?!.*\\p[1-9]).*)$",
-    re.MULTILINE,
+_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, and lyrics; the first that is found
+    re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE),
+    re.compile(
+        rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[^,\n]*(?:,[^,\n]*){{2}},(?P<speaker>[^,\n]*)(?:,[^,\n]*){{4}},(?P<text>(?!.*\\p[1-9]).*)",
+        re.MULTILINE,
+    ),
+    re.compile(rf"^{_TIME}\.\d{{3}},\d+:{_BLOCK}", re.DOTALL | re.MULTILINE),
+    re.compile(
+        rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME}|(?P<seconds>\d+?)(?:(?:\.\d+)?s|\d{{0,7}}t))[^<>]*>(?P<text>(?:(?!</?(?:\w+:)?p\b).)*+)",
+        re.DOTALL,
+    ),
+    re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)", re.MULTILINE),
 )
-_CUES = {
-    ".ass": _STUDIO,
-    ".ssa": _STUDIO,
-    ".sbv": re.compile(rf"^{_TIME}\.\d{{3}},\d+:{_BLOCK}", re.DOTALL | re.MULTILINE),
-    ".lrc": re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)$", re.MULTILINE),
-}
-_UNITS = {"h": 3600.0, "m": 60.0, "ms": 1e-3, "t": 1e-7}  # of times in TTML, as seconds
+_BREAK = re.compile(r"\\[Nnh]|<(?:\w+:)?br\b[^<>]*>")
 _SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
 _TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
 SECONDS_PER_MINUTE = 60
@@ -38,37 +40,16 @@ class _Cue(NamedTuple):
 def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Subtitles or lyrics without times: a paragraph and part per minute, ended at a sentence; a new line per change of speaker."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
-    found = _CUES.get(file.suffix.lower(), _CUE).finditer(text.replace(r"\N", " ").replace(r"\h", " "))
-    cues = [
-        _Cue(int(cue["h"] or 0) * 3600 + int(cue["m"]) * 60 + int(cue["s"]), cue.groupdict().get("speaker", ""), cue["text"])
-        for cue in found
-    ]
-    return _by_minute(sorted(cues, key=itemgetter(0))) if cues else ParsedFile(text)
-
-
-def parse_timed_text(root: Any) -> ParsedFile:
-    """Subtitles in XML (TTML)."""
-    cues = []
-    for line in root.iter("{*}p"):
-        begin = next(filter(None, (element.get("begin") for element in line.iter("*"))), "0s")
-        for mark in line.iter("{*}br"):
-            mark.tail = f"\n{mark.tail or ''}"
-        cues.append(_Cue(_clock_time(begin), "", "".join(line.itertext())))
-    return _by_minute(cues)
-
-
-def _clock_time(value: str) -> int:
-    """Seconds from `00:01:02.500`, `62.5s` and the like."""
-    parts = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", value)] or [0.0]
-    is_clock = ":" in value
-    return int(
-        sum(part * 60 ** (2 - n) for n, part in enumerate(parts[:3])) if is_clock else parts[0] * _UNITS.get(value.strip(".0123456789 "), 1)
-    )
-
-
-def _by_minute(cues: list[_Cue]) -> ParsedFile:
+    pattern = next((pattern for pattern in _CUES if pattern.search(text)), _CUES[0])
+    cues = sorted(map(_cue, pattern.finditer(text)), key=itemgetter(0))
     body, parts = join_sections(_minutes(list(_without_repetitions(cues))))
-    return ParsedFile(body, parts=parts)
+    return ParsedFile(body, parts=parts) if parts else ParsedFile(text)
+
+
+def _cue(match: re.Match[str]) -> _Cue:
+    found = match.groupdict()
+    seconds = int(found["h"] or 0) * 3600 + int(found["m"] or 0) * 60 + int(found["s"] or found["seconds"])
+    return _Cue(seconds, found.get("speaker", ""), _BREAK.sub("\n", found["text"]))
 
 
 def _without_repetitions(cues: Iterable[_Cue]) -> Iterator[_Cue]:

@@ -24,7 +24,7 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.html import data_table_lines, html_content, parse_html, raised_text, xml_root
-from localrag.loaders.subtitles import parse_timed_text
+from localrag.loaders.subtitles import parse_subtitles
 from localrag.loaders.tabular import format_row, table_lines
 
 _HEADINGS = frozenset({"title", "book-title", "article-title", "head", "heading", "h1", "h2", "h3"})
@@ -65,7 +65,7 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if _name(root) == "html":
         return parse_html(file, options)
     if _name(root) == "tt":
-        return parse_timed_text(root)
+        return parse_subtitles(file, options)
     if (vocabulary := _VOCABULARIES.get(_name(root))) and (text := clean_text("\n".join(vocabulary(root)))):
         return ParsedFile(text, _title(root))
     if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
