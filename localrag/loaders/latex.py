@@ -485,6 +485,6 @@ def _bibtex_lines(source: str, names: Mapping[str, str]) -> Iterator[str]:
     yield f"{head[1].lower()}: {head[2]}" if head else ""
     for name, written in _bibtex_fields(source):
         value = names.get(written.lower(), written)
-        if name.lower() not in _AS_WRITTEN and ("\\" in value or "$" in value):
+        if name.lower() not in _AS_WRITTEN and any(sign in value for sign in "\\$~"):
             value = tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
         yield f"{name.lower()}: {' '.join(value.replace('{', '').replace('}', '').replace('--', '–').split())}"

@@ -38,7 +38,7 @@ PARSERS = {
     ".rtf": "rtf.parse_rtf",
     ".bib": "latex.parse_bibliography",
     ".properties": "markup.parse_properties",
-    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".lrc"), "subtitles.parse_subtitles"),
+    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".smi", ".lrc"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
     ".vcf": "calendars.parse_contacts",
     ".ldif": "calendars.parse_ldif",

@@ -10,7 +10,7 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, 
 
 _BLOCK = r"[^\n]*\n(?P<text>.*?)(?=\n[ \t]*\n|\Z)"
 _TIME = r"(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d{2})"
-_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, and lyrics; the first that is found
+_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, SAMI, and lyrics; the first that is found
     re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE),
     re.compile(
         rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[^,\n]*(?:,[^,\n]*){{2}},(?P<speaker>[^,\n]*)(?:,[^,\n]*){{4}},(?P<text>(?!.*\\p[1-9]).*)",
@@ -21,6 +21,7 @@ _CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer,
         rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME}|(?P<seconds>\d+?)(?:(?:\.\d+)?s|\d{{0,7}}t))[^<>]*>(?P<text>(?:(?!</?(?:\w+:)?p\b).)*+)",
         re.DOTALL,
     ),
+    re.compile(r"<SYNC Start=\"?(?P<seconds>\d+?)\d{0,3}\"?[^<>\d]*>(?P<text>(?:(?!<SYNC\b).)*+)", re.DOTALL | re.IGNORECASE),
     re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)", re.MULTILINE),
 )
 _BREAK = re.compile(r"\\[Nnh]|<(?:\w+:)?br\b[^<>]*>")
@@ -48,7 +49,7 @@ def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 def _cue(match: re.Match[str]) -> _Cue:
     found = match.groupdict()
-    seconds = int(found["h"] or 0) * 3600 + int(found["m"] or 0) * 60 + int(found["s"] or found["seconds"])
+    seconds = int(found.get("h") or 0) * 3600 + int(found.get("m") or 0) * 60 + int(found.get("s") or found["seconds"])
     return _Cue(seconds, found.get("speaker", ""), _BREAK.sub("\n", found["text"]))
 
 

@@ -129,7 +129,12 @@ class Outline:
             return None
         rule = lines[at + 1].text.rstrip()
         follows_text = bool(n) and not over and not lines[n - 1].is_blank
-        if rule in self._separators or len(rule) < min(4, len(title)) or (over and over[1] != under[1]) or (follows_text and len(rule) < 4):
+        if (
+            rule in self._separators
+            or len(rule) < min(4, len(title))
+            or (over and over[1] != under[1])
+            or (follows_text and not 4 <= len(rule) <= 2 * len(title))
+        ):
             return None
         level = self._levels.setdefault(under[1] * (1 + bool(over)), len(self._levels) + 1)
         return Heading(line.start, lines[at + 1].end, level, _title(title)), at + 2

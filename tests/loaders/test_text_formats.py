@@ -141,6 +141,8 @@ TEXTS = [
      "Dialogue: 0,0:00:01.00,0:00:04.00,D,Ruth,0,0,0,,It\\Nleaks, see.\n"
      "Dialogue: 0,0:00:02.00,0:00:04.00,D,,0,0,0,,{\\p1}m 0 0 l 9 9\n", "Ruth: It leaks, see.\n\nLars: Why?"),
     ("a.sbv", "0:00:01.000,0:00:04.000\nThe Skua\nleaks\n\n0:00:04.200,0:00:08.000\nbadly.\n", "The Skua leaks badly."),
+    ("a.smi", "<SAMI><BODY>\n<SYNC Start=1000><P Class=KRCC>The Skua\n<SYNC Start=2000><P>&nbsp;\n<SYNC Start=3000><P>leaks.</BODY></SAMI>",
+     "The Skua leaks."),
     ("a.lrc", "[ti:Skua]\n[00:12.00][00:40.00]The Skua leaks\n[00:17.20]<00:17.20>so <00:17.60>badly\n", "The Skua leaks so badly"),
     ("a.ttml", "<tt xmlns='http://www.w3.org/ns/ttml'><p begin='00:00:01.5'>The Skua<br/>leaks.</p><p begin='120.5s'>Why?</p></tt>",
      "The Skua leaks.\n\nWhy?"),

@@ -67,6 +67,7 @@ def test_a_character_has_the_headings_above_it(text, words, headings):
 DIVIDED = {
     # Rules that divide a text: those of an e-book reader between highlights, and a box of notes.
     "highlights": "Salt (Ann Lee)\n- Note\n\nask Ragna about the bell of 1788\n==========\nRope\n- Note\n\nyes\n==========\n",
+    "end": "The ferry leaves at noon\nfrom the quay.\n----------------------------------------\nIt froze.\n",
     "box": "Diary\n\n--------------------\nThe signs used here\n[#]: a remark\n--------------------\nIt froze.\n",
 }
 
