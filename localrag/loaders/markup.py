@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
-from localrag.loaders.conversations import JSON_SCRIPT, chat_text, parse_json
 from localrag.loaders.line_numbers import without_line_numbers
 from localrag.text.hyphenation import document_words, is_compound
 
@@ -22,6 +21,7 @@ _HEADING = {
     "adoc": re.compile(r"^=+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
 }
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
+_CHAT_START = re.compile(r"window\.YTD\.|[^\w\n]{0,4}\d{1,4}[./년-]")
 _CONTINUED = re.compile(r"\\\n[ \t]*")
 _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -30,12 +30,16 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
     text = strip_escapes(decode(file.read_bytes()))
-    if text.startswith(JSON_SCRIPT):
-        return parse_json(file, options)
-    if file.suffix.lower() not in {".txt", ".text"}:
+    is_text = file.suffix.lower() in {".txt", ".text"}
+    if _CHAT_START.match(text):
+        from localrag.loaders import conversations  # which takes as long to import as a text to read
+
+        if text.startswith(conversations.JSON_SCRIPT):
+            return conversations.parse_json(file, options)
+        if is_text and (chat := conversations.chat_text(text)):
+            return ParsedFile(chat)
+    if not is_text:
         return ParsedFile(text)
-    if chat := chat_text(text):
-        return ParsedFile(chat)
     lines = without_line_numbers(text.splitlines())
     return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))
 
