@@ -10,11 +10,10 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.encodings import decode_bytes
 
 _FOLD = re.compile(r"\n[ \t]")
-_ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL|VCARD)[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _QUOTED_PRINTABLE = re.compile(r"^[^:\n]*QUOTED-PRINTABLE[^:\n]*:(?:.*=\n)*", re.MULTILINE | re.IGNORECASE)
-_CARD = re.compile(r"^BEGIN:VCARD[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _PROPERTY = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
-_BASE64 = re.compile(r"^([\w.;-]+)::[ \t]*(.*)(?:\n|\Z)", re.MULTILINE)  # a line of LDIF
+_BASE64 = re.compile(r"^([\w;-]+)::[ \t]*(.*)\n", re.MULTILINE)  # a line of LDIF
 _CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=(?:\"([^\"]*)\"|([^;:]*))", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
@@ -23,48 +22,27 @@ _ESCAPED = re.compile(r"\\([nN,;\\])")
 _SHOWN = {
     "SUMMARY": "Summary", "DTSTART": "Start", "DTEND": "End", "DUE": "Due", "LOCATION": "Location", "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee", "STATUS": "Status", "RRULE": "Repeats", "DESCRIPTION": "Description", "COMMENT": "Comment", "URL": "URL",
+    "FN": "Name", "N": "Full name", "NICKNAME": "Nickname", "ORG": "Organization", "TITLE": "Title", "ROLE": "Role", "TEL": "Phone",
+    "EMAIL": "E-mail", "ADR": "Address", "BDAY": "Birthday", "NOTE": "Note", "CATEGORIES": "Categories",
 }  # fmt: skip
-_CARD_LABELS = {"FN": "Name", "N": "Name", "TEL": "Phone", "ADR": "Address", "ORG": "Organization", "BDAY": "Birthday"}
-_NO_FIELDS = frozenset("BEGIN END VERSION PRODID REV UID PHOTO LOGO SOUND KEY".split())
-_NO_KINDS = frozenset("PREF VOICE INTERNET QUOTED-PRINTABLE BASE64".split())
 
 
 def parse_calendar(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse a calendar file; without any event it is plain text."""
+    """Parse a file of events or contacts; without any it is plain text."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
     items = calendar_text(text)
     return ParsedFile(items or _FOLD.sub("", text))
 
 
-def parse_contacts(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse contacts; pictures and keys are left out."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    cards = ("\n".join(_card_lines(card)) for card in _CARD.split(_unfolded(text))[1:])
-    return ParsedFile("\n\n".join(filter(None, cards)) or text)
-
-
 def parse_ldif(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a directory: values in base64 are read if they are text, else left out."""
-    return ParsedFile(_BASE64.sub(_base64_text, decode(file.read_bytes()).lstrip("\ufeff").replace("\n ", "")))
+    return ParsedFile(_BASE64.sub(_base64_text, decode(file.read_bytes()).replace("\n ", "")))
 
 
 def _base64_text(line: re.Match[str]) -> str:
     with suppress(ValueError):
         return f"{line[1]}: {b64decode(line[2]).decode('utf-8')}\n"
     return ""
-
-
-def _card_lines(source: str) -> Iterator[str]:
-    fields = [match for line in source.split("\n") if (match := _PROPERTY.fullmatch(line.rstrip()))]
-    dropped = _NO_FIELDS | {"N"} if any(field[1].upper() == "FN" for field in fields) else _NO_FIELDS
-    for name, parameters, value in (field.groups() for field in fields if field[1].upper() not in dropped):
-        pairs = (parameter.rpartition("=") for parameter in parameters.upper().split(";"))
-        kinds = (kind for key, _, listed in pairs if key in ("", "TYPE") for kind in listed.strip('"').split(","))
-        shown = ", ".join(kind.lower() for kind in kinds if kind and kind not in _NO_KINDS)
-        parts = re.split(r"(?<!\\);", _decoded(parameters, value))
-        text = ", ".join(filter(None, (_ESCAPED.sub(_unescaped, part).strip() for part in parts)))
-        label = _CARD_LABELS.get(name.upper(), name.capitalize()) + f" ({shown})" * bool(shown)
-        yield from [f"{label}: {re.sub('(?i)^(?:tel|mailto):', '', text)}"] * bool(text)
 
 
 def _unfolded(source: str) -> str:
@@ -85,7 +63,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def calendar_text(source: str) -> str:
-    """The events, tasks and journal entries of iCalendar text with `\\n` line ends; empty if there are none."""
+    """The events, tasks, journal entries and contacts of a text with `\\n` line ends; empty if there are none."""
     text = _unfolded(source)
     starts = [match.end() for match in _ITEM.finditer(text)]
     items = ("\n".join(_item_lines(text[start:end])) for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
@@ -118,4 +96,7 @@ def _value(name: str, parameters: str, value: str) -> str:
         zone = _ZONE.search(parameters)
         suffix = " UTC" if time[6] else f" {zone[1]}" if zone else ""
         return f"{time[1]}-{time[2]}-{time[3]}" + (f" {time[4]}:{time[5]}{suffix}" if time[4] else "")
-    return _ESCAPED.sub(_unescaped, _decoded(parameters, value)).strip()
+    text = _decoded(parameters, value)
+    if name in {"N", "ADR", "ORG"}:
+        text = ", ".join(filter(None, re.split(r"(?<!\\);", text)))
+    return _ESCAPED.sub(_unescaped, text).strip()

@@ -4,9 +4,9 @@ No file is included; macros may be defined in others of its folder.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from typing import Any
 
 from localrag.loaders.content import (
@@ -454,37 +454,25 @@ def _tex_heading(section: re.Match[str]) -> str:
     return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
 
 
-_MAX_BRACES = 5  # within each other
-_BIBTEX_TEXT = reduce(lambda inner, _: rf"(?:[^{{}}\"]|\{{(?:\"|{inner})*+\}})", range(_MAX_BRACES), r"[^{}\"]")
-_BIBTEX_FIELD = re.compile(
-    rf'([^\s=,{{}}"#@]+)\s*+=\s*+(?:\{{((?:"|{_BIBTEX_TEXT})*+)\}}|"({_BIBTEX_TEXT}*+)"|([^\s{{"][^,\n)]*+|\{{[^\n]*+))'
-)
-_BIBTEX_ENTRY = re.compile(r"^[ \t]*@(?=\w+\s*[{(])", re.MULTILINE)
-_KIND_AND_KEY = re.compile(r"(\w+)\s*[{(]\s*([^\s=,{}\"]*)")
-_AS_WRITTEN = frozenset({"url", "doi", "file", "eprint"})  # where % and _ are no LaTeX
+_BIBTEX_ENTRY = re.compile(r"^[ \t]*@(\w+)\s*[{(]", re.MULTILINE)
+_BIBTEX_FIELD = re.compile(r",\s*(?=[\w-]+\s*=\s*[{\"\w])")
+_AS_WRITTEN = frozenset({"url", "doi", "file"})  # where % and _ are no LaTeX
 
 
 def parse_bibliography(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse the entries; comments are left out, abbreviations written out."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    sources = _BIBTEX_ENTRY.split(text)[1:]
-    names = {name.lower(): value for source in sources if source.lower().startswith("string") for name, value in _bibtex_fields(source)}
-    entries = (
-        "\n".join(_bibtex_lines(source, names)) for source in sources if not source.lower().startswith(("string", "comment", "preamble"))
-    )
-    return ParsedFile("\n\n".join(entries) or text)
+    """Parse the entries of BibTeX; comments are left out."""
+    text = decode(file.read_bytes())
+    _, *parts = _BIBTEX_ENTRY.split(text)
+    entries = zip(parts[::2], parts[1::2], strict=True)
+    return ParsedFile("\n\n".join(_bibtex_text(kind.lower(), source) for kind, source in entries if kind.lower() != "comment") or text)
 
 
-def _bibtex_fields(source: str) -> Iterator[tuple[str, str]]:
-    return ((field[1], field[2] or field[3] or field[4] or "") for field in _BIBTEX_FIELD.finditer(source))
-
-
-def _bibtex_lines(source: str, names: Mapping[str, str]) -> Iterator[str]:
-    """The lines of an entry. `names`: the abbreviations."""
-    head = _KIND_AND_KEY.match(source)
-    yield f"{head[1].lower()}: {head[2]}" if head else ""
-    for name, written in _bibtex_fields(source):
-        value = names.get(written.lower(), written)
-        if name.lower() not in _AS_WRITTEN and any(sign in value for sign in "\\$~"):
-            value = tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
-        yield f"{name.lower()}: {' '.join(value.replace('{', '').replace('}', '').replace('--', '–').split())}"
+def _bibtex_text(kind: str, source: str) -> str:
+    key, *fields = _BIBTEX_FIELD.split(source.rpartition("}")[0] or source)
+    lines = [f"{kind}: {key.strip()}"]
+    for field in fields:
+        name, _, value = field.partition("=")
+        name, value = name.strip().lower(), value.strip().strip('"')
+        text = value if name in _AS_WRITTEN else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
+        lines.append(f"{name}: {' '.join(text.replace('{', '').replace('}', '').split())}")
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ MAX_INPUT_FILES = 20
 MAX_INPUT_NAMES = 1_000  # that a file names
 MAX_INPUT_DEPTH = 3  # files that files take in
 _MAX_DOCUMENT_BYTES = 5_000_000
-_PEOPLE_FILE = "users.json"
+_PEOPLE_FILE = "users.json"  # of Slack, beside the folders of the channels
 
 
 def definitions_for(file: Path) -> str:
@@ -24,9 +24,8 @@ def definitions_for(file: Path) -> str:
     if file.suffix.lower() == ".tex":
         return input_definitions(file)
     if file.suffix.lower() == ".json":
-        for folder in (file.parent, file.parent.parent):  # an export of Slack has a folder for each channel
-            with suppress(OSError):
-                return _input_text(folder / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES)
+        with suppress(OSError):
+            return _input_text(file.parent.parent / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES)
     return ""
 
 

@@ -19,14 +19,9 @@ MAX_HEADER_CHARS = 50_000  # characters of a header, about 1,300 addresses; pars
 MAX_MESSAGES = 20_000  # of a mailbox
 MAX_NESTED = 10  # messages within messages
 PLAIN_SHARE = 0.8  # of the words of the other versions of a message: then its plain text says as much
-_SECURE = {"application/pkcs7-mime", "application/x-pkcs7-mime"}  # encrypted, or only signed
-_ENCRYPTED = {"multipart/encrypted", *_SECURE}
+_ENCRYPTED = {"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
-_APPLE_LENGTH = re.compile(rb"\s*(\d{1,9})[ \t]*\r?\n")  # of the message, in an .emlx file
-_SIGNED_DATA, _DATA = (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07" + kind for kind in (b"\x02", b"\x01"))  # object identifiers of CMS
-_MAX_HEAD_BYTES = 100  # before the identifier
 _MBOX_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\r\n]*\r?\n")
-_ENCODED = re.compile(r"=\?[^?\s]+\?[bq]\?[^?]*\?=", re.IGNORECASE)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
@@ -122,32 +117,15 @@ def _message(data: bytes) -> EmailMessage:
     """A message from its bytes. Raises Unreadable."""
     if not data.strip():
         raise Unreadable("empty")
-    if framed := _APPLE_LENGTH.match(data):
-        data = data[framed.end() : framed.end() + int(framed[1])]
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:200]:
         message: Any = message_from_string(decode(data).lstrip("\ufeff"), policy=policy.default)
     else:
         message = message_from_bytes(data.removeprefix(b"\xef\xbb\xbf"), policy=policy.default)
-    if message.get_content_type() in _ENCRYPTED and not _signed_content(message):
+    if message.get_content_type() in _ENCRYPTED:
         raise Unreadable("encrypted")
     if not message.keys():
         raise Unreadable("damaged: it has no headers", failed=True)
     return message  # type: ignore[no-any-return]
-
-
-def _signed_content(part: Any) -> bytes:
-    """The message within one that is signed but not encrypted (CMS, BER), also where it is in pieces; empty without any."""
-    data = _payload(part)
-    start = data.find(_DATA) if 0 <= data.find(_SIGNED_DATA) < _MAX_HEAD_BYTES else -1
-    position, pieces = start + len(_DATA), list[bytes]()
-    while start >= 0 and position + 1 < len(data) and data[position] in (0xA0, 0x24, 0x04):
-        n_length = data[position + 1] & 0x7F if data[position + 1] > 0x7F else 0
-        begin = position + 2 + n_length
-        length = int.from_bytes(data[position + 2 : begin]) if n_length else data[position + 1] & 0x7F
-        is_text = data[position] == 0x04
-        pieces += [data[begin : begin + length]] * is_text
-        position = begin + length if is_text else begin
-    return b"".join(pieces)
 
 
 def _place(message: EmailMessage) -> str:
@@ -162,12 +140,8 @@ def _headers(message: EmailMessage) -> dict[str, str]:
 
 def _header(message: EmailMessage, name: str) -> str:
     try:
-        raw = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
-        if raw.isascii():
-            decoded = _decoded_header(raw) if len(raw) > MAX_HEADER_CHARS else message[name]
-        else:  # some of it is not encoded
-            charset = next(filter(None, (part.get_content_charset() for part in message.walk())), "cp1252")
-            decoded = _ENCODED.sub(lambda word: _decoded_header(word[0]), decode(raw.encode("utf-8", "surrogateescape"), charset))
+        raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
+        decoded = make_header(decode_header(raw)) if len(raw) > MAX_HEADER_CHARS else message[name]
         value = " ".join(str(decoded or "").split())
     except Exception:  # noqa: BLE001 - the standard library's parser of broken headers raises what it likes
         value = ""
@@ -179,17 +153,11 @@ def _header(message: EmailMessage, name: str) -> str:
         return value
 
 
-def _decoded_header(text: str) -> str:
-    return str(make_header(decode_header(text)))
-
-
 def _part_body(part: Any) -> _Body:
     """What a part of a message holds: all of a mixture, the best of alternatives, the root of related parts with what goes with it."""
     kind = part.get_content_type()
     if kind == "message/rfc822":
         return _Body(messages=[p for p in part.get_payload() if isinstance(p, EmailMessage)] if part.is_multipart() else [])
-    if kind in _SECURE and (signed := _signed_content(part)):
-        return _part_body(message_from_bytes(signed, policy=policy.default))
     if part.is_multipart():
         bodies = [_part_body(child) for child in part.get_payload()]
         return _best(bodies) if kind == "multipart/alternative" else _all(bodies)

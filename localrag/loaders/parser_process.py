@@ -38,9 +38,8 @@ PARSERS = {
     ".rtf": "rtf.parse_rtf",
     ".bib": "latex.parse_bibliography",
     ".properties": "markup.parse_properties",
-    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".smi", ".lrc"), "subtitles.parse_subtitles"),
-    **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
-    ".vcf": "calendars.parse_contacts",
+    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".lrc"), "subtitles.parse_subtitles"),
+    **dict.fromkeys((".ics", ".ical", ".vcs", ".vcf"), "calendars.parse_calendar"),
     ".ldif": "calendars.parse_ldif",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
@@ -49,7 +48,7 @@ PARSERS = {
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "conversations.parse_json"),
     ".ipynb": "notebook.parse_notebook",
-    **dict.fromkeys((".eml", ".emlx"), "mail.parse_mail"),
+    ".eml": "mail.parse_mail",
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
@@ -69,8 +68,7 @@ _VERSIONS = {
     **dict.fromkeys(("subtitles", "calendars"), 3),
     "markup": 2,
     "markup.parse_text": 4,
-    **dict.fromkeys(("html", "outlook", "pdf.parse_pdf", "conversations", "xml_text"), 5),
-    "mail": 6,
+    **dict.fromkeys(("html", "mail", "outlook", "pdf.parse_pdf", "conversations", "xml_text"), 5),
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}

@@ -10,18 +10,14 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, 
 
 _BLOCK = r"[^\n]*\n(?P<text>.*?)(?=\n[ \t]*\n|\Z)"
 _TIME = r"(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d{2})"
-_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, SAMI, and lyrics; the first that is found
+_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, and lyrics; the first that is found
     re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE),
     re.compile(
         rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[^,\n]*(?:,[^,\n]*){{2}},(?P<speaker>[^,\n]*)(?:,[^,\n]*){{4}},(?P<text>(?!.*\\p[1-9]).*)",
         re.MULTILINE,
     ),
     re.compile(rf"^{_TIME}\.\d{{3}},\d+:{_BLOCK}", re.DOTALL | re.MULTILINE),
-    re.compile(
-        rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME}|(?P<seconds>\d+?)(?:(?:\.\d+)?s|\d{{0,7}}t))[^<>]*>(?P<text>(?:(?!</?(?:\w+:)?p\b).)*+)",
-        re.DOTALL,
-    ),
-    re.compile(r"<SYNC Start=\"?(?P<seconds>\d+?)\d{0,3}\"?[^<>\d]*>(?P<text>(?:(?!<SYNC\b).)*+)", re.DOTALL | re.IGNORECASE),
+    re.compile(rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME}|(?P<seconds>\d+))[^<>]*>(?P<text>.*?)</(?:\w+:)?p>", re.DOTALL),
     re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)", re.MULTILINE),
 )
 _BREAK = re.compile(r"\\[Nnh]|<(?:\w+:)?br\b[^<>]*>")

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain, groupby, islice, zip_longest
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.delimited import split_rows
 from localrag.loaders.headers import CellRow, find_layout
 
@@ -127,21 +127,14 @@ def value_text(value: Any, options: LoadOptions) -> str:
         return "\n".join(table_lines(([_scalar(v) for v in row] for row in rows), likely=True))
     if not any(isinstance(row, list | dict) for row in rows):
         return "\n".join(map(_scalar, rows))
-    if not isinstance(value, list):
-        return clean_text("\n".join(_record_lines(value)))
-    return "\n\n".join("\n".join(flatten(row)) for row in rows)
+    records = map(flatten, rows) if isinstance(value, list) else (group for _, group in groupby(flatten(value), key=_record_path))
+    return "\n\n".join(map("\n".join, records))
 
 
-def _record_lines(value: Any, path: str = "") -> Iterator[str]:
-    """The lines of an object; each object of a list in it, or in an object of it, is a paragraph."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _record_lines(inner, f"{path}.{key}" if path else str(key))
-    elif path and isinstance(value, list) and len(value) > 1 and all(isinstance(inner, dict) for inner in value):
-        for n, inner in enumerate(value, 1):
-            yield from ("", *flatten(inner, f"{path}.{n}"), "")
-    else:
-        yield from flatten(value, path)
+def _record_path(line: str) -> str:
+    """The path to the object of a list that a line of `flatten` is about; empty for others."""
+    match = re.match(r"[^:]*?\.\d+\.", line)
+    return match[0] if match else ""
 
 
 def _text_paragraphs(rows: Iterable[dict[str, Any]], options: LoadOptions) -> Iterator[str]:

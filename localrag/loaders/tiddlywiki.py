@@ -1,4 +1,4 @@
-"""TiddlyWiki: a wiki in one web page, which keeps its tiddlers as JSON in a script, earlier as hidden elements."""
+"""TiddlyWiki: a wiki in one web page, which keeps its tiddlers as JSON in a script."""
 
 import json
 from contextlib import suppress
@@ -7,12 +7,8 @@ from typing import Any
 
 def tiddlers(root: Any) -> str:
     """The text of a wiki's tiddlers, each below its title, without those of the program; empty for other pages."""
-    found: list[Any] = [{**element.attrib, "text": "".join(element.itertext())} for element in root.iterfind(".//div[@id='storeArea']/div")]
+    texts = []
     for script in root.iterfind(".//script[@class='tiddlywiki-tiddler-store']"):
-        with suppress(ValueError, RecursionError):
-            found += json.loads(script.text or "[]")
-    return "\n\n".join(
-        f"# {tiddler['title']}\n\n{str(tiddler.get('text')).strip()}"
-        for tiddler in found
-        if isinstance(tiddler, dict) and not str(tiddler.get("title", "$:/")).startswith("$:/")
-    )
+        with suppress(ValueError, RecursionError, TypeError, KeyError):
+            texts += [f"# {one['title']}\n\n{one.get('text', '').strip()}" for one in json.loads(script.text) if one["title"][:3] != "$:/"]
+    return "\n\n".join(texts)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from html.entities import html5
-from itertools import islice, takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from localrag.loaders.content import (
@@ -32,16 +32,11 @@ _PARAGRAPHS = frozenset({"p", "para", "simpara", "cmd"})
 _SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
 _SUPPRESSED = frozenset({"script", "style", "binary"})
 _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
-_META_FIELDS = frozenset({"meta_key", "meta_value"})  # of WordPress; those beginning with _ are its own
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
-_MARKUP = re.compile(
-    r"</?(?:a|b|i|u|p|br|div|span|em|strong|[uod]l|li|d[dt]|h[1-6]|table|t[rdh]|code|pre|img|hr|blockquote|font|at)(?:\s[^<>]*)?/?>"
-    r"|&(?:#\d{1,6}|#x[\da-f]{1,5}|[a-z]{2,8}\d?);",
-    re.IGNORECASE,
-)
+_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>|&(?:#\d{1,6}|[a-z]{2,6});")
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
@@ -161,13 +156,11 @@ def _sentence(element: Any, notes: list[str]) -> str:
 
 
 def _target(element: Any, words: str) -> str:
-    """The address that a link leads to, behind its words; empty for other elements, and if the words are part of it."""
-    targets = (value for key, value in element.attrib.items() if key.rpartition("}")[2] in {"href", "url", "target"})
-    target = next((target.removeprefix("mailto:") for target in targets if _ABSOLUTE.match(target)), "")
-    return f" ({target})" * bool(target and words.strip() and words.strip() not in target)
+    """The address that a link leads to, behind its words; empty if the words are part of it, and for other elements."""
+    target = next((value for key, value in element.attrib.items() if key.endswith(("href", "url"))), "").removeprefix("mailto:")
+    return f" ({target})" if re.match(r"\w+(?:://|@)", target) and words.strip() and words.strip() not in target else ""
 
 
-_ABSOLUTE = re.compile(r"(?:https?|ftp|mailto|tel):")
 _MAX_BRACKETED_CHARS = 200
 
 
@@ -276,51 +269,33 @@ def _cals_table_lines(table: Any) -> list[str]:
 
 
 def _notes(root: Any) -> Iterator[str]:
-    """The notes that Evernote has exported, each below its title; of the files in them the names."""
+    """The notes that Evernote has exported, each below its title."""
     for note in root.iter("{*}note"):
-        yield f"\n# {' '.join((note.findtext('{*}title') or '').split())}\n"
-        told = (*note.iterchildren("{*}created", "{*}tag"), *note.iterfind("{*}note-attributes/*"), *note.iterfind(".//{*}file-name"))
-        yield from (f"{_name(element)}: {_DAY.sub(_ISO_DAY, element.text.strip())}" for element in told if element.text)
-        markup = _TODO.sub(lambda todo: f"<input type=checkbox {todo[1] or ''}>", note.findtext("{*}content") or "")
+        yield f"\n# {note.findtext('{*}title')}\n"
+        yield from (f"{_name(element)}: {element.text}" for element in note.iterchildren("{*}created", "{*}tag"))
+        content = note.findtext("{*}content") or ""
+        markup = content.replace(' checked="false"', "").replace("<en-todo", "<input type=checkbox")
         yield f"\n{html_content(markup).text}"
 
 
-_ISO_DAY = r"\1-\2-\3 \4:\5"
-_DAY = re.compile(r"^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ$")
-_TODO = re.compile(r"<en-todo\b(?:[^<>]*\b(checked)=.true)?[^<>]*>")
-
-
 def _outline(root: Any) -> Iterator[str]:
-    """The items of an outline (OPML) or mind map (FreeMind) as a list, with their addresses and, below them, their notes."""
-    for item in root.iter("{*}outline", "{*}node"):
-        depth = sum(1 for _ in islice(item.iterancestors("{*}outline", "{*}node"), _MAX_NESTING))
-        values = {key.lower(): " ".join(plain_value(value).split()) for key, value in item.attrib.items()}
-        notes = [values.get("_note", ""), *(" ".join("".join(e.itertext()).split()) for e in item.iterchildren("{*}richcontent"))]
-        target = next(filter(None, map(values.get, ("url", "htmlurl", "xmlurl", "link"))), "")
-        shown = [f"{values.get('text', '')}{f' ({target})' if target else ''}".strip(), *notes]
-        yield from (f"{'  ' * depth}{'  ' if n else '- '}{text}" for n, text in enumerate(filter(None, shown)))
-
-
-def _translations(root: Any) -> Iterator[str]:
-    """The units of a translation memory (XLIFF, TMX): source and target."""
-    for unit in root.iter("{*}trans-unit", "{*}segment", "{*}tu"):
-        for text in (*unit.iterchildren("{*}source", "{*}target", "{*}note"), *unit.iterfind("{*}tuv/{*}seg")):
-            yield f"{text.getparent().get(_LANGUAGE) or _name(text)}: {_one_line(text)}"
-        yield ""
+    """The items of an outline (OPML) as a list, with their addresses and, below them, their notes."""
+    for item in root.iter("{*}outline"):
+        indent = "  " * min(_MAX_NESTING, sum(1 for _ in item.iterancestors("{*}outline")))
+        text, note, target = (" ".join(plain_value(item.get(key, "")).split()) for key in ("text", "_note", "xmlUrl"))
+        yield f"{indent}- {text}{f' ({target})' if target else ''}"
+        yield f"{indent}  {note}"
 
 
 def _placemarks(root: Any) -> Iterator[str]:
-    """The places of a map (KML): name, description and what else is told about each; without styles and lines."""
+    """The places of a map (KML) without styles and lines."""
     for place in root.iter("{*}Document", "{*}Folder", "{*}Placemark"):
-        told = [place.findtext(path) or "" for path in ("{*}name", "{*}description", "{*}address", "{*}phoneNumber")]
-        told += [f"{e.get('name')}: {''.join(e.itertext())}" for e in place.iterfind("{*}ExtendedData//*[@name]")]
-        told.append(place.findtext("{*}Point/{*}coordinates") or "")
-        yield from (*(" ".join(plain_value(text).split()) for text in told if text.strip()), "")
+        told = (place.findtext(path) for path in ("{*}name", "{*}description", "{*}Point/{*}coordinates"))
+        yield from (*(" ".join(plain_value(text).split()) for text in told if text), "")
 
 
-_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _MAX_NESTING = 12  # items that are indented further
-_VOCABULARIES = {"en-export": _notes, "opml": _outline, "map": _outline, "xliff": _translations, "tmx": _translations, "kml": _placemarks}
+_VOCABULARIES = {"en-export": _notes, "opml": _outline, "kml": _placemarks}
 
 
 def _values(root: Any) -> Iterator[str]:
@@ -329,12 +304,9 @@ def _values(root: Any) -> Iterator[str]:
     for record in top:
         for element in record.iter("*"):
             text = " ".join(plain_value(element.text or "").split())
-            if _name(element) in _META_FIELDS and (element.getparent().findtext("{*}meta_key") or "").startswith("_"):
-                continue
             pairs = [f"{key.rpartition('}')[2]}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()]
             if text or pairs:
-                label = element.prefix if _name(element) == "encoded" and element.prefix else _name(element)
-                yield " · ".join([f"{label}: {text}"] * bool(text) + pairs)
+                yield " · ".join([f"{_name(element)}: {text}"] * bool(text) + pairs)
         yield ""
 
 
@@ -345,34 +317,21 @@ def plain_value(text: str) -> str:
     return text
 
 
-_SECTION_FILE = re.compile(r"Contents/section(\d{1,6})\.xml")
-
-
 def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a document of Hancom Office: its sections in their order."""
     with open_archive(file) as archive:
-        names = sorted((int(match[1]), match[0]) for name in archive.namelist() if (match := _SECTION_FILE.fullmatch(name)))
-        blocks = [block for _, name in names for block in _hwpx_content(xml_root(read_entry(archive, name)))[1]]
-    return ParsedFile(clean_text("\n\n".join(filter(None, blocks))))
+        names = (name for name in archive.namelist() if name.startswith("Contents/section"))
+        sections = [xml_root(read_entry(archive, name)) for name in sorted(names, key=lambda name: (len(name), name))]
+    return ParsedFile(clean_text("\n\n".join(chain.from_iterable(map(_hwpx_blocks, sections)))))
 
 
-def _hwpx_content(element: Any) -> tuple[str, list[str]]:
-    """The text of an element, and the paragraphs and tables in it."""
-    text, blocks = "", list[str]()
+def _hwpx_blocks(element: Any) -> Iterator[str]:
+    """The paragraphs and tables in an element."""
+    if _name(element) == "tbl":
+        rows = [[" ".join(_hwpx_blocks(cell)) for cell in row.iterchildren("{*}tc")] for row in element.iterchildren("{*}tr")]
+        yield "\n".join(table_lines(rows, likely=True))
+        return
+    if _name(element) == "p" and (texts := element.findall("{*}run/{*}t")):
+        yield "".join(" ".join(text.itertext()) for text in texts)
     for child in element:
-        name = _name(child)
-        if name in {"t", "script"}:  # text, and a formula as it was typed
-            for mark in child.iter("{*}lineBreak", "{*}tab", "{*}nbSpace", "{*}fwSpace"):
-                mark.tail = f" {mark.tail or ''}"
-            text += "".join(child.itertext())
-        elif name == "tbl":
-            rows = (
-                [" ".join(filter(None, _hwpx_content(cell)[1])) for cell in row.iterchildren("{*}tc")]
-                for row in child.iterchildren("{*}tr")
-            )
-            blocks.append("\n".join(table_lines(rows, likely=True)))
-        else:
-            own, inner = _hwpx_content(child)
-            blocks += [" ".join(own.split()), *inner] if name == "p" else inner
-            text += own if name != "p" else ""
-    return text, blocks
+        yield from _hwpx_blocks(child)

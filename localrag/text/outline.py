@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from enum import StrEnum
 
 MAX_TITLE_CHARS = 160  # a longer line is no heading
@@ -83,7 +84,8 @@ class Outline:
         self.blocks: list[Block] = []
         self._levels: dict[str, int] = {}  # sign of an underline, with that of an overline → level
         lines = _lines(text)
-        self._separators = set(_separators(lines))
+        pairs = pairwise(line.text.rstrip() for line in lines)
+        self._separators = {rule for line, rule in pairs if len(line) > 2 * len(rule) and _RULE.fullmatch(rule)}  # that underline no title
         self._path: list[Heading] = []
         self._read(lines)
         self._starts = [block.start for block in self.blocks]
@@ -129,12 +131,8 @@ class Outline:
             return None
         rule = lines[at + 1].text.rstrip()
         follows_text = bool(n) and not over and not lines[n - 1].is_blank
-        if (
-            rule in self._separators
-            or len(rule) < min(4, len(title))
-            or (over and over[1] != under[1])
-            or (follows_text and not 4 <= len(rule) <= 2 * len(title))
-        ):
+        is_too_short = len(rule) < (4 if follows_text else min(4, len(title)))
+        if is_too_short or rule in self._separators or (over and over[1] != under[1]):
             return None
         level = self._levels.setdefault(under[1] * (1 + bool(over)), len(self._levels) + 1)
         return Heading(line.start, lines[at + 1].end, level, _title(title)), at + 2
@@ -159,17 +157,6 @@ class Outline:
 
     def _is_underlined(self, lines: list[_Line], n: int) -> bool:
         return n + 1 < len(lines) and bool(_RULE.fullmatch(lines[n + 1].text)) and self._heading(lines, n) is not None
-
-
-def _separators(lines: Sequence[_Line]) -> Iterator[str]:
-    """The rules that divide a text, rather than underline titles: such a one stands below a line twice as long, or begins a paragraph."""
-    for n, line in enumerate(lines[:-2]):
-        if _RULE.fullmatch(line.text):
-            before = lines[n - 1].text.rstrip() if n else ""
-            rule = line.text.rstrip()
-            begins = not before and not lines[n + 1].is_blank and not _RULE.fullmatch(lines[n + 2].text)
-            if begins or len(before) > 2 * len(rule):
-                yield rule
 
 
 def _title(text: str) -> str:
