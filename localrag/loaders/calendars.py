@@ -7,14 +7,12 @@ from contextlib import suppress
 from quopri import decodestring
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
-from localrag.loaders.encodings import decode_bytes
 
 _FOLD = re.compile(r"\n[ \t]")
 _ITEM = re.compile(r"^BEGIN:(VEVENT|VTODO|VJOURNAL|VCARD)[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _QUOTED_PRINTABLE = re.compile(r"^[^:\n]*QUOTED-PRINTABLE[^:\n]*:(?:.*=\n)*", re.MULTILINE | re.IGNORECASE)
 _PROPERTY = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;(?:\"[^\"]*\"|[^\";:])*)*):(.*)")
 _BASE64 = re.compile(r"^([\w;-]+)::[ \t]*(.*)\n", re.MULTILINE)  # a line of LDIF
-_CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=(?:\"([^\"]*)\"|([^;:]*))", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 _ZONE = re.compile(r";TZID=\"?([^;:\"]+)", re.IGNORECASE)
@@ -51,11 +49,9 @@ def _unfolded(source: str) -> str:
 
 
 def _decoded(parameters: str, value: str) -> str:
-    """A value without quoted-printable."""
     if "QUOTED-PRINTABLE" not in parameters.upper():
         return value
-    charset = _CHARSET.search(parameters)
-    return decode_bytes(decodestring(value.encode("utf-8")), charset[1] if charset else "").replace("\r\n", "\n")
+    return decode(decodestring(value.encode("utf-8")))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -37,22 +37,22 @@ _KEYS: tuple[tuple[Callable[[str], str], str], ...] = (
     (plain_value, "createdDateTime body.content from.user.displayName"),  # Teams
     (unescape, "created_at full_text"),  # Twitter
 )
-_FILES = ("files", "attachments", "photos", "videos")
-_FILE_NAMES = ("name", "fileName", "title", "fallback", "uri")
-JSON_SCRIPT = "window.YTD."  # begins the files of an archive of Twitter, which assign JSON to such a name
+_FILE_NAMES = ("name", "fileName", "title", "fallback")
+_NO_OPTIONS = LoadOptions()
 _MIN_MESSAGES_SHARE = 0.5  # of the objects in a list
 _MAX_SECONDS = 1e11  # since 1970; larger times are in milliseconds
 
 
 def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse JSON: chats, or `path.to.key: value` lines, each object of a list a paragraph. Invalid JSON is read as text."""
-    text = _with_names(decode(file.read_bytes()).lstrip("\ufeff"), options.definitions)
-    values = parse_json_or_lines(text.partition("=")[2].rstrip("; \n") if text.startswith(JSON_SCRIPT) else text)
-    if values is None:
-        return ParsedFile(text)
-    values = _with_strings(values, _repaired)
+    text = decode(file.read_bytes()).lstrip("\ufeff")
+    return ParsedFile(_json_text(_with_names(text, options.definitions), options) or text)
+
+
+def _json_text(source: str, options: LoadOptions = _NO_OPTIONS) -> str:
+    values = _with_strings(parse_json_or_lines(source), _repaired)
     paragraphs = [] if options.text_column else list(_chat_paragraphs(values))
-    return ParsedFile("\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options))
+    return "\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options)
 
 
 def _with_names(source: str, users: str) -> str:
@@ -64,7 +64,6 @@ def _with_names(source: str, users: str) -> str:
 
 
 def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """A value of JSON with each string in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -133,14 +132,14 @@ def _messages(values: Sequence[Any]) -> list[str]:
         shaped = [m for m in objects if None not in (_at(m, text), _at(m, when)) and (not names or _first_text(m, names))]
         if len(shaped) > _MIN_MESSAGES_SHARE * len(objects) and "subject" not in shaped[0]:
             said = [(_time(_at(m, when)), _first_text(m, names), _message_text(m, plain(_text_in(_at(m, text))))) for m in objects]
-            return [_paragraph(*message) for message in said[:: -1 if said[0] > said[-1] else 1] if message[2]]
+            return [_paragraph(*message) for message in said[:: -1 if said[0][0] > said[-1][0] else 1] if message[2]]
     return []
 
 
 def _message_text(message: Mapping[str, Any], text: str) -> str:
     """The text of a message with the names of the files sent with it."""
-    sent = [file for key in _FILES for file in message.get(key) or ()]
-    return "\n".join(filter(None, (text.strip(), *(f"[{name}]" for file in sent if (name := _first_text(file, _FILE_NAMES))))))
+    names = [_first_text(file, _FILE_NAMES) for key in ("files", "attachments") for file in message.get(key) or ()]
+    return "\n".join([text.strip(), *(f"[{name}]" for name in names if name)]).strip()
 
 
 def _time(value: Any) -> str:
@@ -168,13 +167,14 @@ _MIN_CHAT_LINES = 2
 
 
 def chat_text(text: str) -> str:
-    """The messages of a chat that WhatsApp has exported as text; empty if it is none."""
+    """The messages of a chat that WhatsApp has exported as lines, or Twitter as a script that assigns JSON; empty for other text."""
+    if text.startswith("window.YTD."):
+        return _json_text(text.partition("=")[2].rstrip("; \n"))
     lines = _DIRECTIONS.sub("", text).replace("\u202f", " ").strip().split("\n")
     heads = {n: match for n, line in enumerate(lines) if (match := _CHAT_LINE.fullmatch(line))}
     if 0 not in heads or sum(bool(match[9]) for match in heads.values()) < _MIN_CHAT_LINES:
         return ""
-    is_american = "M" in heads[0][8] and "/" in lines[0] and all(int(match[2]) <= 12 for match in heads.values())
-    is_month_first = is_american or any(int(match[3]) > 12 for match in heads.values())
+    is_month_first = "M" in heads[0][8] or any(int(match[3]) > 12 for match in heads.values())
     return "\n\n".join(
         _paragraph(_local_time(head, is_month_first=is_month_first), head[9] or "", "\n".join([head[10], *lines[start + 1 : end]]))
         for (start, head), end in zip(heads.items(), [*list(heads)[1:], len(lines)], strict=True)

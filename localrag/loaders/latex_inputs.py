@@ -21,11 +21,11 @@ _PEOPLE_FILE = "users.json"  # of Slack, beside the folders of the channels
 
 def definitions_for(file: Path) -> str:
     """What a file takes from others, by its suffix; mostly empty."""
-    if file.suffix.lower() == ".tex":
+    suffix = file.suffix.lower()
+    if suffix == ".tex":
         return input_definitions(file)
-    if file.suffix.lower() == ".json":
-        with suppress(OSError):
-            return _input_text(file.parent.parent / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES)
+    with suppress(OSError):
+        return _input_text(file.parent.parent / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES) if suffix == ".json" else ""
     return ""
 
 

@@ -27,18 +27,15 @@ _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
-def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
+def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
     text = strip_escapes(decode(file.read_bytes()))
-    is_text = file.suffix.lower() in {".txt", ".text"}
     if _CHAT_START.match(text):
-        from localrag.loaders import conversations  # which takes as long to import as a text to read
+        from localrag.loaders.conversations import chat_text  # which takes as long to import as a text to read
 
-        if text.startswith(conversations.JSON_SCRIPT):
-            return conversations.parse_json(file, options)
-        if is_text and (chat := conversations.chat_text(text)):
+        if chat := chat_text(text):
             return ParsedFile(chat)
-    if not is_text:
+    if file.suffix.lower() not in {".txt", ".text"}:
         return ParsedFile(text)
     lines = without_line_numbers(text.splitlines())
     return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))

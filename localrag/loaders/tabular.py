@@ -1,6 +1,7 @@
 """Tables as lines with their headers (`Name: Ruth Sand · Port: Brannock · Year: 1974`); CSV, JSON, JSON lines."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from functools import partial

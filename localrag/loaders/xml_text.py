@@ -24,7 +24,6 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.html import data_table_lines, html_content, parse_html, raised_text, xml_root
-from localrag.loaders.subtitles import parse_subtitles
 from localrag.loaders.tabular import format_row, table_lines
 
 _HEADINGS = frozenset({"title", "book-title", "article-title", "head", "heading", "h1", "h2", "h3"})
@@ -59,8 +58,6 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
         root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
     if _name(root) == "html":
         return parse_html(file, options)
-    if _name(root) == "tt":
-        return parse_subtitles(file, options)
     if (vocabulary := _VOCABULARIES.get(_name(root))) and (text := clean_text("\n".join(vocabulary(root)))):
         return ParsedFile(text, _title(root))
     if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
@@ -272,10 +269,14 @@ def _notes(root: Any) -> Iterator[str]:
     """The notes that Evernote has exported, each below its title."""
     for note in root.iter("{*}note"):
         yield f"\n# {note.findtext('{*}title')}\n"
-        yield from (f"{_name(element)}: {element.text}" for element in note.iterchildren("{*}created", "{*}tag"))
+        told = ((_name(element), element.text or "") for element in note.iterchildren("{*}created", "{*}tag"))
+        yield from (f"{name}: {re.sub(_DAY, _ISO_DAY, text)}" for name, text in told)
         content = note.findtext("{*}content") or ""
-        markup = content.replace(' checked="false"', "").replace("<en-todo", "<input type=checkbox")
+        markup = content.replace(' checked="false"', "").replace("<en-todo", "<input type='checkbox'")
         yield f"\n{html_content(markup).text}"
+
+
+_DAY, _ISO_DAY = r"^(\d{4})(\d\d)(\d\d)T.*", r"\1-\2-\3"
 
 
 def _outline(root: Any) -> Iterator[str]:
@@ -284,7 +285,7 @@ def _outline(root: Any) -> Iterator[str]:
         indent = "  " * min(_MAX_NESTING, sum(1 for _ in item.iterancestors("{*}outline")))
         text, note, target = (" ".join(plain_value(item.get(key, "")).split()) for key in ("text", "_note", "xmlUrl"))
         yield f"{indent}- {text}{f' ({target})' if target else ''}"
-        yield f"{indent}  {note}"
+        yield from [f"{indent}  {note}"] * bool(note)
 
 
 def _placemarks(root: Any) -> Iterator[str]:

@@ -8,8 +8,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from enum import StrEnum
+from itertools import pairwise
 
 MAX_TITLE_CHARS = 160  # a longer line is no heading
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
