@@ -12,30 +12,17 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.tabular import flatten, parse_json_or_lines, value_text
 from localrag.loaders.xml_text import plain_value
 
-_SLACK_MARKS = {  # people and channels, addresses, and links
-    r"<([@#])(?:[^<>|]+\|)?([^<>|]+)>": r"\1\2",
-    r"<(?:mailto:)?([^<>|]+)(?:\|\1)?>": r"\1",
-    r"<([^<>|]+)\|([^<>]+)>": r"\2 (\1)",
-}
-
-
-def _slack_text(text: str) -> str:
-    for mark, shown in _SLACK_MARKS.items():
-        text = re.sub(mark, shown, text)
-    return unescape(text)
-
-
-# How the text of a program's messages is read, and where they have the time, the text, and the name (the first that is there).
-_KEYS: tuple[tuple[Callable[[str], str], str], ...] = (
-    (_slack_text, "ts text user_profile.real_name username user"),
-    (str, "date text from actor"),  # Telegram
-    (str, "timestamp_ms content sender_name"),  # Facebook, Instagram
-    (str, "timestamp content author.nickname author.name"),  # Discord
-    (str, "create_time content author.role"),  # ChatGPT
-    (str, "created_at text sender"),  # Claude
-    (str, "role content role"),  # other models, without times
-    (plain_value, "createdDateTime body.content from.user.displayName"),  # Teams
-    (unescape, "created_at full_text"),  # Twitter
+# Where the messages of a program have the time, the text, and the name (the first that is there).
+_KEYS = (
+    "ts text user_profile.real_name username user",  # Slack
+    "date text from actor",  # Telegram
+    "timestamp_ms content sender_name",  # Facebook, Instagram
+    "timestamp content author.nickname author.name",  # Discord
+    "create_time content author.role",  # ChatGPT
+    "created_at text sender",  # Claude
+    "role content role",  # other models, without times
+    "createdDateTime body from.user.displayName",  # Teams
+    "created_at full_text",  # Twitter
 )
 _FILE_NAMES = ("name", "fileName", "title", "fallback")
 _NO_OPTIONS = LoadOptions()
@@ -89,13 +76,20 @@ def _first_text(value: Any, paths: Sequence[str]) -> str:
 
 
 def _text_in(value: Any) -> str:
-    """A text, also one in pieces."""
+    """A text, also one in pieces or in HTML."""
     if isinstance(value, list):
         return "".join(map(_text_in, value))
     if isinstance(value, dict):
         words, target = _text_in(value.get("text") or value.get("parts")), value.get("href")
-        return f"{words} ({target})" if target else words
+        return f"{words} ({target})" if target else words or plain_value(_text_in(value.get("content")))
     return value if isinstance(value, str) else ""
+
+
+def _without_marks(text: str) -> str:
+    """Text of Slack with people and channels as `@name` and `#name`, and links as `words (address)`."""
+    text = re.sub(r"<([@#])(?:[^<>|]+\|)?([^<>|]+)>", r"\1\2", text)
+    text = re.sub(r"<(?:mailto:)?(\w+[:@][^<>|\s]+)(?:\|\1)?>", r"\1", text)
+    return unescape(re.sub(r"<(\w+:[^<>|\s]+)\|([^<>]+)>", r"\2 (\1)", text))
 
 
 def _chat_paragraphs(value: Any) -> Iterator[str]:
@@ -127,19 +121,19 @@ def _branch(chat: Mapping[str, Any]) -> list[Any]:
 def _messages(values: Sequence[Any]) -> list[str]:
     """The messages of a list in the order of their times; none if it is no list of messages."""
     objects = [inner.get("tweet") or inner for inner in values if isinstance(inner, dict)]
-    for plain, row in _KEYS:
-        when, text, *names = row.split()
+    for keys in _KEYS:
+        when, text, *names = keys.split()
         shaped = [m for m in objects if None not in (_at(m, text), _at(m, when)) and (not names or _first_text(m, names))]
         if len(shaped) > _MIN_MESSAGES_SHARE * len(objects) and "subject" not in shaped[0]:
-            said = [(_time(_at(m, when)), _first_text(m, names), _message_text(m, plain(_text_in(_at(m, text))))) for m in objects]
+            said = [(_time(_at(m, when)), _first_text(m, names), _message_text(m, _at(m, text))) for m in objects]
             return [_paragraph(*message) for message in said[:: -1 if said[0][0] > said[-1][0] else 1] if message[2]]
     return []
 
 
-def _message_text(message: Mapping[str, Any], text: str) -> str:
+def _message_text(message: Mapping[str, Any], text: Any) -> str:
     """The text of a message with the names of the files sent with it."""
     names = [_first_text(file, _FILE_NAMES) for key in ("files", "attachments") for file in message.get(key) or ()]
-    return "\n".join([text.strip(), *(f"[{name}]" for name in names if name)]).strip()
+    return "\n".join([_without_marks(_text_in(text)).strip(), *(f"[{name}]" for name in names if name)]).strip()
 
 
 def _time(value: Any) -> str:

@@ -269,20 +269,16 @@ def _notes(root: Any) -> Iterator[str]:
     """The notes that Evernote has exported, each below its title."""
     for note in root.iter("{*}note"):
         yield f"\n# {note.findtext('{*}title')}\n"
-        told = ((_name(element), element.text or "") for element in note.iterchildren("{*}created", "{*}tag"))
-        yield from (f"{name}: {re.sub(_DAY, _ISO_DAY, text)}" for name, text in told)
-        content = note.findtext("{*}content") or ""
-        markup = content.replace(' checked="false"', "").replace("<en-todo", "<input type='checkbox'")
+        day = note.findtext("{*}created") or ""
+        yield f"created: {day[:4]}-{day[4:6]}-{day[6:8]}"
+        markup = (note.findtext("{*}content") or "").replace(' checked="false"', "").replace("<en-todo", "<input type='checkbox'")
         yield f"\n{html_content(markup).text}"
-
-
-_DAY, _ISO_DAY = r"^(\d{4})(\d\d)(\d\d)T.*", r"\1-\2-\3"
 
 
 def _outline(root: Any) -> Iterator[str]:
     """The items of an outline (OPML) as a list, with their addresses and, below them, their notes."""
     for item in root.iter("{*}outline"):
-        indent = "  " * min(_MAX_NESTING, sum(1 for _ in item.iterancestors("{*}outline")))
+        indent = "  " * len(list(item.iterancestors("{*}outline")))
         text, note, target = (" ".join(plain_value(item.get(key, "")).split()) for key in ("text", "_note", "xmlUrl"))
         yield f"{indent}- {text}{f' ({target})' if target else ''}"
         yield from [f"{indent}  {note}"] * bool(note)
@@ -295,7 +291,6 @@ def _placemarks(root: Any) -> Iterator[str]:
         yield from (*(" ".join(plain_value(text).split()) for text in told if text), "")
 
 
-_MAX_NESTING = 12  # items that are indented further
 _VOCABULARIES = {"en-export": _notes, "opml": _outline, "kml": _placemarks}
 
 
