@@ -43,24 +43,13 @@ def _base64_text(line: re.Match[str]) -> str:
     return ""
 
 
-def _unfolded(source: str) -> str:
-    """Lines as they were before they were folded, or broken in quoted-printable."""
-    return _FOLD.sub("", _QUOTED_PRINTABLE.sub(lambda match: match[0].replace("=\n", ""), source))
-
-
-def _decoded(parameters: str, value: str) -> str:
-    if "QUOTED-PRINTABLE" not in parameters.upper():
-        return value
-    return decode(decodestring(value.encode("utf-8")))
-
-
 def _unescaped(match: re.Match[str]) -> str:
     return "\n" if match[1] in "nN" else match[1]
 
 
 def calendar_text(source: str) -> str:
     """The events, tasks, journal entries and contacts of a text with `\\n` line ends; empty if there are none."""
-    text = _unfolded(source)
+    text = _FOLD.sub("", _QUOTED_PRINTABLE.sub(lambda match: match[0].replace("=\n", ""), source))
     starts = [match.end() for match in _ITEM.finditer(text)]
     items = ("\n".join(_item_lines(text[start:end])) for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
     return "\n\n".join(filter(None, items))
@@ -92,7 +81,8 @@ def _value(name: str, parameters: str, value: str) -> str:
         zone = _ZONE.search(parameters)
         suffix = " UTC" if time[6] else f" {zone[1]}" if zone else ""
         return f"{time[1]}-{time[2]}-{time[3]}" + (f" {time[4]}:{time[5]}{suffix}" if time[4] else "")
-    text = _decoded(parameters, value)
+    if "QUOTED-PRINTABLE" in parameters.upper():
+        value = decode(decodestring(value.encode("utf-8")))
     if name in {"N", "ADR", "ORG"}:
-        text = ", ".join(filter(None, re.split(r"(?<!\\);", text)))
-    return _ESCAPED.sub(_unescaped, text).strip()
+        value = ", ".join(filter(None, re.split(r"(?<!\\);", value)))
+    return _ESCAPED.sub(_unescaped, value).strip()

@@ -25,7 +25,6 @@ _KEYS = (
     "created_at full_text",  # Twitter
 )
 _FILE_NAMES = ("name", "fileName", "title", "fallback")
-_NO_OPTIONS = LoadOptions()
 _MIN_MESSAGES_SHARE = 0.5  # of the objects in a list
 _MAX_SECONDS = 1e11  # since 1970; larger times are in milliseconds
 
@@ -36,7 +35,7 @@ def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return ParsedFile(_json_text(_with_names(text, options.definitions), options) or text)
 
 
-def _json_text(source: str, options: LoadOptions = _NO_OPTIONS) -> str:
+def _json_text(source: str, options: LoadOptions) -> str:
     values = _with_strings(parse_json_or_lines(source), _repaired)
     paragraphs = [] if options.text_column else list(_chat_paragraphs(values))
     return "\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options)
@@ -46,7 +45,7 @@ def _with_names(source: str, users: str) -> str:
     """The source of a chat of Slack with the names of people in place of their ids. `users`: the export's list of people."""
     listed = parse_json_or_lines(users)
     people = [user for user in listed if isinstance(user, dict)] if isinstance(listed, list) else []
-    names = {user.get("id"): json.dumps(user.get("real_name") or user.get("name"))[1:-1] for user in people}
+    names = {user.get("id"): json.dumps(_first_text(user, ("real_name", "profile.real_name", "name")))[1:-1] for user in people}
     return re.sub(r"\b[UW]\w+", lambda word: names.get(word[0], word[0]), source) if names else source
 
 
@@ -152,18 +151,18 @@ def _paragraph(when: str, who: str, text: str) -> str:
 
 # A line of WhatsApp: `[14.03.31, 18:05:40] Name: text` of phones by Apple, `3/14/31, 6:05 PM - Name: text` of others.
 _CHAT_LINE = re.compile(
-    r"(?!\[\d{4}-\d\d-\d\d \d)(\[)?(\d{1,4})[./-](\d{1,2})[./-](\d{1,4}),?\s([^\d\s]{0,4}\s?)(\d{1,2})[:.](\d\d)(?(1)(?::\d\d)?|)"
+    r"(?!\[\d{4}-\d\d-\d\d \d)(\[)?(\d{1,4})[./-]\s?(\d{1,2})[./-]\s?(\d{1,4})[.,]?\s([^\d\s]{0,4}\s?)(\d{1,2})[:.](\d\d)(?(1)(?::\d\d)?|)"
     r"([^\d\[\]]{0,8}?)(?(1)\]| -) (?:~\s?)?(?:([^:]{1,60}):(?:\s|\Z))?(.*)"
 )
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\ufeff]")  # marks of the direction of writing
-_HALF_DAY = re.compile(r"(p\.?\s?m|下午|午後|오후)|a\.?\s?m|上午|午前|오전", re.IGNORECASE)
+_HALF_DAY = re.compile(r"(p\.?\s?m|下午|午後|오후|م)|a\.?\s?m|上午|午前|오전|ص", re.IGNORECASE)
 _MIN_CHAT_LINES = 2
 
 
-def chat_text(text: str) -> str:
+def chat_text(text: str, options: LoadOptions) -> str:
     """The messages of a chat that WhatsApp has exported as lines, or Twitter as a script that assigns JSON; empty for other text."""
     if text.startswith("window.YTD."):
-        return _json_text(text.partition("=")[2].rstrip("; \n"))
+        return _json_text(text.partition("=")[2].rstrip("; \n"), options)
     lines = _DIRECTIONS.sub("", text).replace("\u202f", " ").strip().split("\n")
     heads = {n: match for n, line in enumerate(lines) if (match := _CHAT_LINE.fullmatch(line))}
     if 0 not in heads or sum(bool(match[9]) for match in heads.values()) < _MIN_CHAT_LINES:

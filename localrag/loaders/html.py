@@ -30,7 +30,6 @@ from localrag.loaders.inline_text import is_note_letter, picture_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import table_lines
-from localrag.loaders.tiddlywiki import tiddlers
 
 _DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
 _BLOCKS = frozenset(
@@ -116,8 +115,17 @@ def html_content(markup: str) -> ParsedFile:
         date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
         description=named.get("description"),
     )
-    text = tiddlers(root) or html_text(_main(root))
+    text = _tiddlers(root) or html_text(_main(root))
     return ParsedFile(text, title or first_heading(text), metadata)
+
+
+def _tiddlers(root: Any) -> str:
+    """The tiddlers of a TiddlyWiki, each below its title, without those of the program; empty for other pages."""
+    texts = []
+    for script in root.iterfind(".//script[@class='tiddlywiki-tiddler-store']"):
+        with suppress(ValueError, RecursionError, TypeError, KeyError):
+            texts += [f"# {one['title']}\n\n{one.get('text', '').strip()}" for one in json.loads(script.text) if one["title"][:3] != "$:/"]
+    return "\n\n".join(texts)
 
 
 def _main(root: Any) -> Any:

@@ -456,7 +456,6 @@ def _tex_heading(section: re.Match[str]) -> str:
 
 _BIBTEX_ENTRY = re.compile(r"^[ \t]*@(\w+)\s*[{(]", re.MULTILINE)
 _BIBTEX_FIELD = re.compile(r",\s*(?=[\w-]+\s*=\s*[{\"\w])")
-_AS_WRITTEN = frozenset({"url", "doi", "file"})  # where % and _ are no LaTeX
 
 
 def parse_bibliography(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -473,6 +472,6 @@ def _bibtex_text(kind: str, source: str) -> str:
     for field in fields:
         name, _, value = field.partition("=")
         name, value = name.strip().lower(), value.strip().strip('"')
-        text = value if name in _AS_WRITTEN else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
+        text = value if name in {"url", "doi"} else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
         lines.append(f"{name}: {' '.join(text.replace('{', '').replace('}', '').split())}")
     return "\n".join(lines)

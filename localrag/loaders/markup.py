@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
-from localrag.loaders.line_numbers import without_line_numbers
 from localrag.text.hyphenation import document_words, is_compound
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
@@ -24,21 +23,37 @@ _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\
 _CHAT_START = re.compile(r"window\.YTD\.|[^\w\n]{0,4}\d{1,4}[\u200f./-]")
 _CONTINUED = re.compile(r"\\\n[ \t]*")
 _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
+_NUMBERED = re.compile(r"\s*(\d{1,5})(?:\s+(.*))?")
+_MIN_COUNTED_SHARE = 0.6  # of the lines of a text
+_MIN_CONTINUED_SHARE = 0.1  # of the numbered lines, that go on within a sentence: items of a list do not
+_MIN_LINE_CHARS = 20  # on average
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
-def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
     text = strip_escapes(decode(file.read_bytes()))
     if _CHAT_START.match(text):
         from localrag.loaders.conversations import chat_text  # which takes as long to import as a text to read
 
-        if chat := chat_text(text):
+        if chat := chat_text(text, options):
             return ParsedFile(chat)
     if file.suffix.lower() not in {".txt", ".text"}:
         return ParsedFile(text)
-    lines = without_line_numbers(text.splitlines())
+    lines = _without_line_numbers(text.splitlines())
     return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))
+
+
+def _without_line_numbers(lines: list[str]) -> list[str] | None:
+    """The lines of a text without the numbers that count them, and without blank lines that have no number; None if none are counted."""
+    filled = [line.strip() for line in lines if line.strip()]
+    matches = {n: match for n, line in enumerate(filled) if (match := _NUMBERED.fullmatch(line))}
+    offsets = {n: int(match[1]) - n for n, match in matches.items()}
+    texts = {n: matches[n][2] or "" for n, offset in offsets.items() if offset in (offsets.get(n - 1), offsets.get(n + 1))}
+    stripped = [texts.get(n, line) for n, line in enumerate(filled)]
+    n_continued = sum(stripped[n - 1][-1:].isalnum() and stripped[n][:1].isalpha() and not stripped[n][0].isupper() for n in texts if n)
+    is_counted = len(texts) > _MIN_COUNTED_SHARE * len(filled) and n_continued >= _MIN_CONTINUED_SHARE * len(texts)
+    return stripped if is_counted and sum(map(len, stripped)) >= _MIN_LINE_CHARS * len(stripped) else None
 
 
 def parse_properties(file: OpenFile, _options: LoadOptions) -> ParsedFile:

@@ -1,7 +1,4 @@
-"""XML as text: articles of journals (JATS) without what describes them for machines, other prose as paragraphs, data by element.
-
-Also documents of Hancom Office, which are XML in an archive.
-"""
+"""XML as text: articles of journals (JATS) without what is for machines, other prose as paragraphs, data by element; Hancom's documents."""
 
 import re
 from collections.abc import Iterator
@@ -270,7 +267,8 @@ def _notes(root: Any) -> Iterator[str]:
     for note in root.iter("{*}note"):
         yield f"\n# {note.findtext('{*}title')}\n"
         day = note.findtext("{*}created") or ""
-        yield f"created: {day[:4]}-{day[4:6]}-{day[6:8]}"
+        tags = (tag.text or "" for tag in note.iterchildren("{*}tag"))
+        yield f"{day[:4]}-{day[4:6]}-{day[6:8]} {', '.join(tags)}".strip("- ")
         markup = (note.findtext("{*}content") or "").replace(' checked="false"', "").replace("<en-todo", "<input type='checkbox'")
         yield f"\n{html_content(markup).text}"
 
