@@ -20,8 +20,8 @@ _ESCAPED = re.compile(r"\\([nN,;\\])")
 _SHOWN = {
     "SUMMARY": "Summary", "DTSTART": "Start", "DTEND": "End", "DUE": "Due", "LOCATION": "Location", "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee", "STATUS": "Status", "RRULE": "Repeats", "DESCRIPTION": "Description", "COMMENT": "Comment", "URL": "URL",
-    "FN": "Name", "N": "Full name", "NICKNAME": "Nickname", "ORG": "Organization", "TITLE": "Title", "ROLE": "Role", "TEL": "Phone",
-    "EMAIL": "E-mail", "ADR": "Address", "BDAY": "Birthday", "NOTE": "Note", "CATEGORIES": "Categories",
+    "FN": "Name", "N": "Full name", "ORG": "Organization", "TITLE": "Title", "TEL": "Phone", "EMAIL": "E-mail", "ADR": "Address",
+    "BDAY": "Birthday", "NOTE": "Note",
 }  # fmt: skip
 
 

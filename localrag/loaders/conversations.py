@@ -24,7 +24,6 @@ _KEYS = (
     "createdDateTime body from.user.displayName",  # Teams
     "created_at full_text",  # Twitter
 )
-_FILE_NAMES = ("name", "fileName", "title", "fallback")
 _MIN_MESSAGES_SHARE = 0.5  # of the objects in a list
 _MAX_SECONDS = 1e11  # since 1970; larger times are in milliseconds
 
@@ -32,21 +31,22 @@ _MAX_SECONDS = 1e11  # since 1970; larger times are in milliseconds
 def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse JSON: chats, or `path.to.key: value` lines, each object of a list a paragraph. Invalid JSON is read as text."""
     text = decode(file.read_bytes()).lstrip("\ufeff")
-    return ParsedFile(_json_text(_with_names(text, options.definitions), options) or text)
+    values = parse_json_or_lines(_with_names(text, options.definitions))
+    return ParsedFile(text if values is None else _json_text(values, options))
 
 
-def _json_text(source: str, options: LoadOptions) -> str:
-    values = _with_strings(parse_json_or_lines(source), _repaired)
+def _json_text(values: Any, options: LoadOptions) -> str:
+    values = _with_strings(values, _repaired)
     paragraphs = [] if options.text_column else list(_chat_paragraphs(values))
     return "\n\n".join(paragraphs) or value_text(_with_strings(values, plain_value), options)
 
 
 def _with_names(source: str, users: str) -> str:
-    """The source of a chat of Slack with the names of people in place of their ids. `users`: the export's list of people."""
+    """JSON with the names of Slack's `users` in place of their ids."""
     listed = parse_json_or_lines(users)
     people = [user for user in listed if isinstance(user, dict)] if isinstance(listed, list) else []
-    names = {user.get("id"): json.dumps(_first_text(user, ("real_name", "profile.real_name", "name")))[1:-1] for user in people}
-    return re.sub(r"\b[UW]\w+", lambda word: names.get(word[0], word[0]), source) if names else source
+    names = {str(user.get("id")): json.dumps(_first_text(user, ("real_name", "profile.real_name", "name")))[1:-1] for user in people}
+    return re.sub(r"\b[UW][A-Z0-9]{8,}", lambda word: names.get(word[0]) or word[0], source) if names else source
 
 
 def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
@@ -94,7 +94,7 @@ def _without_marks(text: str) -> str:
 def _chat_paragraphs(value: Any) -> Iterator[str]:
     """The chats in a value, each below its title, with what else is told about it; nothing if there are none."""
     if isinstance(value, list):
-        messages = list(_messages(value))
+        messages = _messages(value)
         yield from messages
         for inner in () if messages else value:
             yield from _chat_paragraphs(inner)
@@ -131,8 +131,9 @@ def _messages(values: Sequence[Any]) -> list[str]:
 
 def _message_text(message: Mapping[str, Any], text: Any) -> str:
     """The text of a message with the names of the files sent with it."""
-    names = [_first_text(file, _FILE_NAMES) for key in ("files", "attachments") for file in message.get(key) or ()]
-    return "\n".join([_without_marks(_text_in(text)).strip(), *(f"[{name}]" for name in names if name)]).strip()
+    sent = [file for key in ("files", "attachments") if isinstance(files := message.get(key), list) for file in files]
+    names = filter(None, (_first_text(file, ("name", "fileName", "title", "fallback")) for file in sent))
+    return "\n".join([_without_marks(_text_in(text)).strip(), *(f"[{name}]" for name in names)]).strip()
 
 
 def _time(value: Any) -> str:
@@ -160,9 +161,9 @@ _MIN_CHAT_LINES = 2
 
 
 def chat_text(text: str, options: LoadOptions) -> str:
-    """The messages of a chat that WhatsApp has exported as lines, or Twitter as a script that assigns JSON; empty for other text."""
+    """The messages in lines of WhatsApp, or in a script of Twitter, which assigns JSON; empty for other text."""
     if text.startswith("window.YTD."):
-        return _json_text(text.partition("=")[2].rstrip("; \n"), options)
+        return _json_text(parse_json_or_lines(text.partition("=")[2].rstrip("; \n")), options)
     lines = _DIRECTIONS.sub("", text).replace("\u202f", " ").strip().split("\n")
     heads = {n: match for n, line in enumerate(lines) if (match := _CHAT_LINE.fullmatch(line))}
     if 0 not in heads or sum(bool(match[9]) for match in heads.values()) < _MIN_CHAT_LINES:

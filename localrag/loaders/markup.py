@@ -45,7 +45,7 @@ def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 
 def _without_line_numbers(lines: list[str]) -> list[str] | None:
-    """The lines of a text without the numbers that count them, and without blank lines that have no number; None if none are counted."""
+    """The lines that are not blank without the numbers that count them; None if none are counted."""
     filled = [line.strip() for line in lines if line.strip()]
     matches = {n: match for n, line in enumerate(filled) if (match := _NUMBERED.fullmatch(line))}
     offsets = {n: int(match[1]) - n for n, match in matches.items()}

@@ -17,7 +17,7 @@ _CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer,
         re.MULTILINE,
     ),
     re.compile(rf"^{_TIME}\.\d{{3}},\d+:{_BLOCK}", re.DOTALL | re.MULTILINE),
-    re.compile(rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME}|(?P<seconds>\d+))[^<>]*>(?P<text>.*?)</(?:\w+:)?p>", re.DOTALL),
+    re.compile(rf"<(?:\w+:)?p\b[^<>]*?\bbegin=[\"'](?:{_TIME})?[^<>]*>(?P<text>.*?)</(?:\w+:)?p>", re.DOTALL),
     re.compile(rf"^\[{_TIME}(?:[.:]\d+)?\](?:\[[\d:.]+\])*(?P<text>.*)", re.MULTILINE),
 )
 _BREAK = re.compile(r"\\[Nnh]|<(?:\w+:)?br\b[^<>]*>")
@@ -45,7 +45,7 @@ def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 def _cue(match: re.Match[str]) -> _Cue:
     found = match.groupdict()
-    seconds = int(found.get("h") or 0) * 3600 + int(found.get("m") or 0) * 60 + int(found.get("s") or found["seconds"])
+    seconds = int(found["h"] or 0) * 3600 + int(found["m"] or 0) * 60 + int(found["s"] or 0)
     return _Cue(seconds, found.get("speaker", ""), _BREAK.sub("\n", found["text"]))
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from html.entities import html5
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Any
 
 from localrag.loaders.content import (
@@ -32,7 +32,7 @@ _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
-_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>|&(?:#\d{1,6}|[a-z]{2,6});")
+_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>")
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
@@ -150,9 +150,9 @@ def _sentence(element: Any, notes: list[str]) -> str:
 
 
 def _target(element: Any, words: str) -> str:
-    """The address that a link leads to, behind its words; empty if the words are part of it, and for other elements."""
-    target = next((value for key, value in element.attrib.items() if key.endswith(("href", "url"))), "").removeprefix("mailto:")
-    return f" ({target})" if re.match(r"\w+(?:://|@)", target) and words.strip() and words.strip() not in target else ""
+    """What follows the words of a link: its address, unless they are part of it; empty for other elements."""
+    target = next((value for key, value in element.attrib.items() if key.endswith(("href", "url"))), "")
+    return f" ({target})" if "://" in target and words.strip() and words.strip() not in target else ""
 
 
 _MAX_BRACKETED_CHARS = 200
@@ -263,7 +263,7 @@ def _cals_table_lines(table: Any) -> list[str]:
 
 
 def _notes(root: Any) -> Iterator[str]:
-    """The notes that Evernote has exported, each below its title."""
+    """The notes of Evernote, each below its title."""
     for note in root.iter("{*}note"):
         yield f"\n# {note.findtext('{*}title')}\n"
         day = note.findtext("{*}created") or ""
@@ -274,7 +274,7 @@ def _notes(root: Any) -> Iterator[str]:
 
 
 def _outline(root: Any) -> Iterator[str]:
-    """The items of an outline (OPML) as a list, with their addresses and, below them, their notes."""
+    """The items of an outline (OPML) as a list with their notes."""
     for item in root.iter("{*}outline"):
         indent = "  " * len(list(item.iterancestors("{*}outline")))
         text, note, target = (" ".join(plain_value(item.get(key, "")).split()) for key in ("text", "_note", "xmlUrl"))
@@ -306,17 +306,15 @@ def _values(root: Any) -> Iterator[str]:
 
 def plain_value(text: str) -> str:
     """A value without HTML in it."""
-    if _MARKUP.search(text):
-        return html_content(text).text if "<" in text else unescape(text)
-    return text
+    return html_content(text).text if _MARKUP.search(text) else unescape(text)
 
 
 def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a document of Hancom Office: its sections in their order."""
     with open_archive(file) as archive:
-        names = (name for name in archive.namelist() if name.startswith("Contents/section"))
-        sections = [xml_root(read_entry(archive, name)) for name in sorted(names, key=lambda name: (len(name), name))]
-    return ParsedFile(clean_text("\n\n".join(chain.from_iterable(map(_hwpx_blocks, sections)))))
+        names = sorted((name for name in archive.namelist() if name.startswith("Contents/section")), key=len)
+        blocks = [block for name in names for block in _hwpx_blocks(xml_root(read_entry(archive, name)))]
+    return ParsedFile(clean_text("\n\n".join(blocks)))
 
 
 def _hwpx_blocks(element: Any) -> Iterator[str]:
