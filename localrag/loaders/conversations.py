@@ -12,12 +12,12 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.tabular import flatten, parse_json_or_lines, value_text
 from localrag.loaders.xml_text import plain_value
 
-# Where the messages of a program have the time, the text, and the name (the first that is there).
+# Where messages have the time, the text, and the name (the first that is there).
 _KEYS = (
     "ts text user_profile.real_name username user",  # Slack
     "date text from actor",  # Telegram
     "timestamp_ms content sender_name",  # Facebook, Instagram
-    "timestamp content author.nickname author.name",  # Discord
+    "timestamp content author.name",  # Discord
     "create_time content author.role",  # ChatGPT
     "created_at text sender",  # Claude
     "role content role",  # other models, without times
@@ -58,7 +58,7 @@ def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _repaired(text: str) -> str:
-    r"""A string whose UTF-8 bytes were written as characters each: `\u00c3\u00bc` for `ü`, as Facebook does."""
+    r"""A string of which Facebook wrote each byte of UTF-8 as a character: `\u00c3\u00bc` for `ü`."""
     with suppress(ValueError):
         return text if text.isascii() else text.encode("latin-1").decode("utf-8")
     return text
@@ -85,7 +85,7 @@ def _text_in(value: Any) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Text of Slack with people and channels as `@name` and `#name`, and links as `words (address)`."""
+    """Text of Slack with `@name`, `#channel`, and links as `words (address)`."""
     text = re.sub(r"<([@#])(?:[^<>|]+\|)?([^<>|]+)>", r"\1\2", text)
     text = re.sub(r"<(?:mailto:)?(\w+[:@][^<>|\s]+)(?:\|\1)?>", r"\1", text)
     return unescape(re.sub(r"<(\w+:[^<>|\s]+)\|([^<>]+)>", r"\2 (\1)", text))
@@ -110,7 +110,7 @@ def _chat_paragraphs(value: Any) -> Iterator[str]:
 
 
 def _branch(chat: Mapping[str, Any]) -> list[Any]:
-    """The messages of ChatGPT's tree that lead to the current one, from the first."""
+    """The messages of ChatGPT's tree that lead to the current one."""
     found, key = dict[str, Any](), chat.get("current_node")
     while isinstance(key, str) and key not in found and isinstance(node := chat["mapping"].get(key), dict):
         found[key], key = node.get("message"), node.get("parent")
@@ -118,7 +118,7 @@ def _branch(chat: Mapping[str, Any]) -> list[Any]:
 
 
 def _messages(values: Sequence[Any]) -> list[str]:
-    """The messages of a list in the order of their times; none if it is no list of messages."""
+    """The messages of a list, the oldest first; none if it holds others."""
     objects = [inner.get("tweet") or inner for inner in values if isinstance(inner, dict)]
     for keys in _KEYS:
         when, text, *names = keys.split()
@@ -130,14 +130,14 @@ def _messages(values: Sequence[Any]) -> list[str]:
 
 
 def _message_text(message: Mapping[str, Any], text: Any) -> str:
-    """The text of a message with the names of the files sent with it."""
+    """A text with the names of the files sent with it."""
     sent = [file for key in ("files", "attachments") if isinstance(files := message.get(key), list) for file in files]
     names = filter(None, (_first_text(file, ("name", "fileName", "title", "fallback")) for file in sent))
     return "\n".join([_without_marks(_text_in(text)).strip(), *(f"[{name}]" for name in names)]).strip()
 
 
 def _time(value: Any) -> str:
-    """A time as `2031-03-14 18:05`: from seconds or milliseconds since 1970 in UTC, or from text as it is written."""
+    """A time as `2031-03-14 18:05`: from seconds or milliseconds in UTC, or as it is written."""
     with suppress(ValueError, TypeError, OverflowError, OSError):
         number = float(value)
         return datetime.fromtimestamp(number / 1000 if number > _MAX_SECONDS else number, UTC).isoformat(" ")[:16]

@@ -459,11 +459,11 @@ _BIBTEX_FIELD = re.compile(r",\s*(?=[\w-]+\s*=\s*[{\"\w])")
 
 
 def parse_bibliography(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse the entries of BibTeX; comments are left out."""
+    """Parse the entries of BibTeX."""
     text = decode(file.read_bytes())
-    _, *parts = _BIBTEX_ENTRY.split(text)
-    entries = zip(parts[::2], parts[1::2], strict=True)
-    return ParsedFile("\n\n".join(_bibtex_text(kind.lower(), source) for kind, source in entries if kind.lower() != "comment") or text)
+    parts = _BIBTEX_ENTRY.split(text)
+    entries = (_bibtex_text(kind.lower(), source) for kind, source in zip(parts[1::2], parts[2::2], strict=True))
+    return ParsedFile("\n\n".join(entries) or text)
 
 
 def _bibtex_text(kind: str, source: str) -> str:

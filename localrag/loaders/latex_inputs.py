@@ -16,16 +16,14 @@ MAX_INPUT_FILES = 20
 MAX_INPUT_NAMES = 1_000  # that a file names
 MAX_INPUT_DEPTH = 3  # files that files take in
 _MAX_DOCUMENT_BYTES = 5_000_000
-_PEOPLE_FILE = "users.json"  # of Slack, beside the folders of the channels
 
 
 def definitions_for(file: Path) -> str:
     """What a file takes from others, by its suffix; mostly empty."""
-    suffix = file.suffix.lower()
-    if suffix == ".tex":
+    if file.suffix.lower() == ".tex":
         return input_definitions(file)
-    with suppress(OSError):
-        return _input_text(file.parent.parent / _PEOPLE_FILE, _MAX_DOCUMENT_BYTES) if suffix == ".json" else ""
+    with suppress(OSError):  # Slack lists the people beside the folders of channels
+        return _input_text(file.parent.parent / "users.json", _MAX_DOCUMENT_BYTES) if file.suffix.lower() == ".json" else ""
     return ""
 
 

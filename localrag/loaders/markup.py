@@ -20,7 +20,7 @@ _HEADING = {
     "adoc": re.compile(r"^=+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
 }
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
-_CHAT_START = re.compile(r"window\.YTD\.|[^\w\n]{0,4}\d{1,4}[\u200f./-]")
+_CHAT_START = re.compile(r"window\.YTD\.|\W{0,4}\d{1,4}\W")
 _CONTINUED = re.compile(r"\\\n[ \t]*")
 _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
 _NUMBERED = re.compile(r"\s*(\d{1,5})(?:\s+(.*))?")

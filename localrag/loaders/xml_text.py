@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from html import unescape
 from html.entities import html5
 from itertools import takewhile
 from typing import Any
@@ -32,7 +31,7 @@ _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
-_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>")
+_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>|&(?:#\d+|[a-z]+);")
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
@@ -150,7 +149,7 @@ def _sentence(element: Any, notes: list[str]) -> str:
 
 
 def _target(element: Any, words: str) -> str:
-    """What follows the words of a link: its address, unless they are part of it; empty for other elements."""
+    """What follows the words of an element: the address of a link, unless they are part of it."""
     target = next((value for key, value in element.attrib.items() if key.endswith(("href", "url"))), "")
     return f" ({target})" if "://" in target and words.strip() and words.strip() not in target else ""
 
@@ -284,7 +283,7 @@ def _outline(root: Any) -> Iterator[str]:
 
 def _placemarks(root: Any) -> Iterator[str]:
     """The places of a map (KML) without styles and lines."""
-    for place in root.iter("{*}Document", "{*}Folder", "{*}Placemark"):
+    for place in root.iter("{*}Folder", "{*}Placemark"):
         told = (place.findtext(path) for path in ("{*}name", "{*}description", "{*}Point/{*}coordinates"))
         yield from (*(" ".join(plain_value(text).split()) for text in told if text), "")
 
@@ -306,11 +305,11 @@ def _values(root: Any) -> Iterator[str]:
 
 def plain_value(text: str) -> str:
     """A value without HTML in it."""
-    return html_content(text).text if _MARKUP.search(text) else unescape(text)
+    return html_content(text).text if _MARKUP.search(text) else text
 
 
 def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse a document of Hancom Office: its sections in their order."""
+    """Parse a document of Hancom Office."""
     with open_archive(file) as archive:
         names = sorted((name for name in archive.namelist() if name.startswith("Contents/section")), key=len)
         blocks = [block for name in names for block in _hwpx_blocks(xml_root(read_entry(archive, name)))]
@@ -318,7 +317,6 @@ def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def _hwpx_blocks(element: Any) -> Iterator[str]:
-    """The paragraphs and tables in an element."""
     if _name(element) == "tbl":
         rows = [[" ".join(_hwpx_blocks(cell)) for cell in row.iterchildren("{*}tc")] for row in element.iterchildren("{*}tr")]
         yield "\n".join(table_lines(rows, likely=True))
