@@ -123,7 +123,7 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "latex_units", "line_numbers", "sandbox", "tiddlywiki"},
+        {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
         {"content", "delimited", "headers"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"spans"},

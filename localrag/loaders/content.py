@@ -60,7 +60,7 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
-    `definitions`: what a file takes from others of its folder: LaTeX commands, a chat the names of people; see `latex_inputs`.
+    `definitions`: what a file takes from others of its folder, see `latex_inputs`.
     """
 
     text_column: str = ""

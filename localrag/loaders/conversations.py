@@ -21,11 +21,10 @@ _KEYS = (
     "create_time content author.role",  # ChatGPT
     "created_at text sender",  # Claude
     "role content role",  # other models, without times
-    "createdDateTime body from.user.displayName",  # Teams
     "created_at full_text",  # Twitter
 )
 _MIN_MESSAGES_SHARE = 0.5  # of the objects in a list
-_MAX_SECONDS = 1e11  # since 1970; larger times are in milliseconds
+_MAX_SECONDS = 1e11  # larger times are in milliseconds
 
 
 def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -58,7 +57,7 @@ def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _repaired(text: str) -> str:
-    r"""A string of which Facebook wrote each byte of UTF-8 as a character: `\u00c3\u00bc` for `ü`."""
+    """Text of which Facebook wrote each byte as a character."""
     with suppress(ValueError):
         return text if text.isascii() else text.encode("latin-1").decode("utf-8")
     return text
@@ -75,12 +74,12 @@ def _first_text(value: Any, paths: Sequence[str]) -> str:
 
 
 def _text_in(value: Any) -> str:
-    """A text, also one in pieces or in HTML."""
+    """A text, also one in pieces."""
     if isinstance(value, list):
         return "".join(map(_text_in, value))
     if isinstance(value, dict):
         words, target = _text_in(value.get("text") or value.get("parts")), value.get("href")
-        return f"{words} ({target})" if target else words or plain_value(_text_in(value.get("content")))
+        return f"{words} ({target})" if target else words
     return value if isinstance(value, str) else ""
 
 
@@ -125,7 +124,7 @@ def _messages(values: Sequence[Any]) -> list[str]:
         shaped = [m for m in objects if None not in (_at(m, text), _at(m, when)) and (not names or _first_text(m, names))]
         if len(shaped) > _MIN_MESSAGES_SHARE * len(objects) and "subject" not in shaped[0]:
             said = [(_time(_at(m, when)), _first_text(m, names), _message_text(m, _at(m, text))) for m in objects]
-            return [_paragraph(*message) for message in said[:: -1 if said[0][0] > said[-1][0] else 1] if message[2]]
+            return [_message(*message) for message in said[:: -1 if said[0][0] > said[-1][0] else 1] if message[2]]
     return []
 
 
@@ -146,7 +145,7 @@ def _time(value: Any) -> str:
     return value.replace("T", " ")[:16] if isinstance(value, str) and value[:1].isdigit() else ""
 
 
-def _paragraph(when: str, who: str, text: str) -> str:
+def _message(when: str, who: str, text: str) -> str:
     return f"{' '.join(filter(None, (who, f'({when})' if when else '')))}: {text}".removeprefix(": ")
 
 
@@ -155,7 +154,7 @@ _CHAT_LINE = re.compile(
     r"(?!\[\d{4}-\d\d-\d\d \d)(\[)?(\d{1,4})[./-]\s?(\d{1,2})[./-]\s?(\d{1,4})[.,]?\s([^\d\s]{0,4}\s?)(\d{1,2})[:.](\d\d)(?(1)(?::\d\d)?|)"
     r"([^\d\[\]]{0,8}?)(?(1)\]| -) (?:~\s?)?(?:([^:]{1,60}):(?:\s|\Z))?(.*)"
 )
-_DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\ufeff]")  # marks of the direction of writing
+_DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\ufeff]")  # of writing
 _HALF_DAY = re.compile(r"(p\.?\s?m|下午|午後|오후|م)|a\.?\s?m|上午|午前|오전|ص", re.IGNORECASE)
 _MIN_CHAT_LINES = 2
 
@@ -170,13 +169,13 @@ def chat_text(text: str, options: LoadOptions) -> str:
         return ""
     is_month_first = "M" in heads[0][8] or any(int(match[3]) > 12 for match in heads.values())
     return "\n\n".join(
-        _paragraph(_local_time(head, is_month_first=is_month_first), head[9] or "", "\n".join([head[10], *lines[start + 1 : end]]))
+        _message(_local_time(head, is_month_first=is_month_first), head[9] or "", "\n".join([head[10], *lines[start + 1 : end]]))
         for (start, head), end in zip(heads.items(), [*list(heads)[1:], len(lines)], strict=True)
     )
 
 
 def _local_time(line: re.Match[str], *, is_month_first: bool) -> str:
-    first, second, third = (int(line[n]) for n in (2, 3, 4))
+    first, second, third = map(int, line.group(2, 3, 4))
     year, month, day = (first, second, third) if first > 31 else (third, first, second) if is_month_first else (third, second, first)
     half = _HALF_DAY.search(f"{line[5]} {line[8]}")
     hour = int(line[6]) % 12 + 12 * bool(half[1]) if half else int(line[6])

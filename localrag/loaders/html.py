@@ -120,7 +120,7 @@ def html_content(markup: str) -> ParsedFile:
 
 
 def _tiddlers(root: Any) -> str:
-    """The tiddlers of a TiddlyWiki, each below its title, without those of the program; empty for other pages."""
+    """The tiddlers of a TiddlyWiki without those of the program; empty for other pages."""
     texts = []
     for script in root.iterfind(".//script[@class='tiddlywiki-tiddler-store']"):
         with suppress(ValueError, RecursionError, TypeError, KeyError):

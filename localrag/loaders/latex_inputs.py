@@ -22,7 +22,7 @@ def definitions_for(file: Path) -> str:
     """What a file takes from others, by its suffix; mostly empty."""
     if file.suffix.lower() == ".tex":
         return input_definitions(file)
-    with suppress(OSError):  # Slack lists the people beside the folders of channels
+    with suppress(OSError):  # Slack's, beside the folders of channels
         return _input_text(file.parent.parent / "users.json", _MAX_DOCUMENT_BYTES) if file.suffix.lower() == ".json" else ""
     return ""
 

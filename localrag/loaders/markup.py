@@ -21,20 +21,19 @@ _HEADING = {
 }
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
 _CHAT_START = re.compile(r"window\.YTD\.|\W{0,4}\d{1,4}\W")
-_CONTINUED = re.compile(r"\\\n[ \t]*")
 _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
 _NUMBERED = re.compile(r"\s*(\d{1,5})(?:\s+(.*))?")
 _MIN_COUNTED_SHARE = 0.6  # of the lines of a text
-_MIN_CONTINUED_SHARE = 0.1  # of the numbered lines, that go on within a sentence: items of a list do not
+_MIN_CONTINUED_SHARE = 0.1  # of these, that go on within a sentence
 _MIN_LINE_CHARS = 20  # on average
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
 def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with words joined that a line's end divides."""
+    """Any text, without the escapes of terminals; in `.txt` without numbers of lines, and with divided words joined."""
     text = strip_escapes(decode(file.read_bytes()))
     if _CHAT_START.match(text):
-        from localrag.loaders.conversations import chat_text  # which takes as long to import as a text to read
+        from localrag.loaders.conversations import chat_text  # slow to import
 
         if chat := chat_text(text, options):
             return ParsedFile(chat)
@@ -57,9 +56,8 @@ def _without_line_numbers(lines: list[str]) -> list[str] | None:
 
 
 def parse_properties(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    r"""Properties of Java: values that go on in the next line are joined, and `\u00f6` is ö."""
-    text = _CONTINUED.sub("", decode(file.read_bytes()))
-    return ParsedFile(_ESCAPED.sub(lambda match: str(json.loads(f'"{match[0]}"')), text))
+    r"""Properties of Java, in which `\u00f6` is ö."""
+    return ParsedFile(_ESCAPED.sub(lambda match: str(json.loads(f'"{match[0]}"')), decode(file.read_bytes())))
 
 
 def join_divided_words(text: str) -> str:

@@ -10,7 +10,7 @@ from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, 
 
 _BLOCK = r"[^\n]*\n(?P<text>.*?)(?=\n[ \t]*\n|\Z)"
 _TIME = r"(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d{2})"
-_CUES = (  # of SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, and lyrics; the first that is found
+_CUES = (  # SubRip and WebVTT, SubStation Alpha without drawings, SubViewer, TTML, lyrics
     re.compile(rf"^[ \t]*{_TIME}[.,]\d{{1,3}}[ \t]*-->{_BLOCK}", re.DOTALL | re.MULTILINE),
     re.compile(
         rf"^Dialogue:[^,\n]*,[ \t]*{_TIME}[^,\n]*(?:,[^,\n]*){{2}},(?P<speaker>[^,\n]*)(?:,[^,\n]*){{4}},(?P<text>(?!.*\\p[1-9]).*)",

@@ -65,16 +65,15 @@ def test_a_character_has_the_headings_above_it(text, words, headings):
 
 
 DIVIDED = {
-    # Rules that divide a text: those of an e-book reader between highlights, and a box of notes.
+    # Rules that divide a text: those of an e-book reader between highlights, and across a page.
     "highlights": "Salt (Ann Lee)\n- Note\n\nask Ragna about the bell of 1788\n==========\nRope\n- Note\n\nyes\n==========\n",
     "end": "The ferry leaves at noon\nfrom the quay.\n----------------------------------------\nIt froze.\n",
-    "box": "Diary\n\n--------------------\nThe signs used here\n[#]: a remark\n--------------------\nIt froze.\n",
 }
 
 
 @pytest.mark.parametrize("text", DIVIDED.values(), ids=DIVIDED)
 def test_a_rule_that_divides_a_text_underlines_no_title(text):
-    """It stands below lines of any length, or above a paragraph."""
+    """It stands below lines of any length."""
     assert Outline(text).headings == []
 
 
