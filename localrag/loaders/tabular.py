@@ -13,7 +13,7 @@ from localrag.loaders.delimited import split_rows
 from localrag.loaders.headers import CellRow, find_layout
 
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
-_RECORD = re.compile(r"^[^:]*?\.\d+\.")  # the path to an object of a list, in a line of `flatten`
+_ENTRY = re.compile(r"^[^:]*?\.\d+\.")  # the path to an object of a list, in a line of `flatten`
 
 
 def format_cell(value: object) -> str:
@@ -129,7 +129,7 @@ def value_text(value: Any, options: LoadOptions) -> str:
         return "\n".join(table_lines(([_scalar(v) for v in row] for row in rows), likely=True))
     if not any(isinstance(row, list | dict) for row in rows):
         return "\n".join(map(_scalar, rows))
-    records = map(flatten, rows) if isinstance(value, list) else (group for _, group in groupby(flatten(value), key=_RECORD.findall))
+    records = map(flatten, rows) if isinstance(value, list) else (group for _, group in groupby(flatten(value), key=_ENTRY.findall))
     return "\n\n".join(map("\n".join, records))
 
 
