@@ -47,7 +47,7 @@ class InnerFiles:
             if PurePosixPath(name).suffix.lower() == ".zip":
                 self._read_archive(name, data)
             else:
-                plain = replace(self.options, ocr="", pages={}, tex_definitions="")
+                plain = replace(self.options, ocr="", pages={}, definitions="")
                 content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
                 self.add(f"attachment {name}", name, content)
                 self.unread += [(f"{name}: {key}", value) for key, value in content.metadata if key == "not read"]

@@ -56,7 +56,7 @@ class LoadOptions:
     """Options for reading files. Of tables: the text column (or key), and the columns put before the text as metadata.
 
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why.
-    `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`. `tex_definitions`: see `latex_inputs`. `all_files`: also
+    `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`. `definitions`: see `latex_inputs`. `all_files`: also
     minified code.
     """
 
@@ -67,7 +67,7 @@ class LoadOptions:
     is_ocr_disabled: bool = False
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     inner: "InnerBudget | None" = field(default=None, compare=False)
-    tex_definitions: str = field(default="", compare=False)
+    definitions: str = field(default="", compare=False)
     all_files: bool = False
 
 

@@ -1,5 +1,6 @@
 """HTML and EPUB: the blocks of a page in order. XML is parsed without entities, DTDs or network."""
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -90,7 +91,8 @@ def html_content(markup: str, address: str = "") -> ParsedFile:
     canonical = next((str(link.get("href")) for link in root.iter("link") if link.get("rel") == "canonical"), "")
     own = next(filter(None, (canonical, named.get("og:url"), address)), "")
     page = _read_page(root, str(own))
-    rendered = render(_blocks(_main(root), page))
+    tiddlers = _tiddlers(root)
+    rendered = RenderedText(tiddlers) if tiddlers else render(_blocks(_main(root), page))
     content = ParsedFile(rendered.text, title, metadata, blocks=rendered.blocks)
     return content if title else replace(content, title=first_title(content))
 
@@ -98,6 +100,15 @@ def html_content(markup: str, address: str = "") -> ParsedFile:
 def first_title(content: ParsedFile) -> str:
     """The first heading of a page; empty if it has none."""
     return next((content.text[b.start : b.end].lstrip("# ") for b in content.blocks if b.kind == BlockKind.HEADING), "")
+
+
+def _tiddlers(root: Any) -> str:
+    """The tiddlers of a TiddlyWiki without those of the program; empty for other pages."""
+    texts = []
+    for script in root.iterfind(".//script[@class='tiddlywiki-tiddler-store']"):
+        with suppress(ValueError, RecursionError, TypeError, KeyError):
+            texts += [f"# {one['title']}\n\n{one.get('text', '').strip()}" for one in json.loads(script.text) if one["title"][:3] != "$:/"]
+    return "\n\n".join(texts)
 
 
 def _main(root: Any) -> Any:

@@ -1,4 +1,4 @@
-"""LaTeX as text: own macros expanded, quantities with their units, tables by row, notes at the end, formulas and code unchanged.
+"""LaTeX as text: own macros expanded, quantities with their units, tables by row, notes at the end, formulas and code unchanged; BibTeX.
 
 No file is included; macros may be defined in others of its folder.
 """
@@ -140,7 +140,7 @@ def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """LaTeX without preamble, comments and markup; sections as headings, formulas unchanged."""
     placed, notes = _Placed(), list[str]()
     source = _without_verbatim(decode(file.read_bytes()).replace(_PLACE_MARK, ""), placed)
-    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions).replace(_PLACE_MARK, ""))
+    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.definitions).replace(_PLACE_MARK, ""))
     named = {name: placed.line(tex_text(_argument(source, name))) for name in ("title", "author", "date")}
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
 
@@ -419,3 +419,26 @@ def _prepared(source: str) -> str:
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)
     return _ITEM.sub(lambda found: f"\n{_ITEM_MARK}{found[1]}: " if found[1] else f"\n{_ITEM_MARK}", source)
+
+
+_BIBTEX_ENTRY = re.compile(r"^[ \t]*@(\w+)\s*[{(]", re.MULTILINE)
+_BIBTEX_FIELD = re.compile(r",\s*(?=[\w-]+\s*=\s*[{\"\w])")
+
+
+def parse_bibliography(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    """Parse the entries of BibTeX."""
+    text = decode(file.read_bytes())
+    parts = _BIBTEX_ENTRY.split(text)
+    entries = (_bibtex_text(kind.lower(), source) for kind, source in zip(parts[1::2], parts[2::2], strict=True))
+    return ParsedFile("\n\n".join(entries) or text)
+
+
+def _bibtex_text(kind: str, source: str) -> str:
+    key, *fields = _BIBTEX_FIELD.split(source.rpartition("}")[0] or source)
+    lines = [f"{kind}: {key.strip()}"]
+    for assignment in fields:
+        name, _, value = assignment.partition("=")
+        name, value = name.strip().lower(), value.strip().strip('"')
+        text = value if name in {"url", "doi"} else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
+        lines.append(f"{name}: {' '.join(text.replace('{', '').replace('}', '').split())}")
+    return "\n".join(lines)

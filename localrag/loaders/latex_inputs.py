@@ -1,4 +1,4 @@
-"""Definitions of LaTeX that a document takes from other files of its folder: of these files nothing else is read with it."""
+"""What a document takes from other files of its folder: LaTeX its commands, a chat of Slack the names of people; nothing else."""
 
 import os
 import re
@@ -15,6 +15,15 @@ MAX_INPUT_BYTES = 200_000  # of one file
 MAX_INPUT_FILES = 20
 MAX_INPUT_NAMES = 1_000  # that a file names
 _MAX_DOCUMENT_BYTES = 5_000_000
+
+
+def definitions_for(file: Path) -> str:
+    """What a file takes from others, by its suffix; mostly empty."""
+    if file.suffix.lower() == ".tex":
+        return input_definitions(file)
+    with suppress(OSError):  # Slack's, beside the folders of channels
+        return _input_text(file.parent.parent / "users.json", _MAX_DOCUMENT_BYTES) if file.suffix.lower() == ".json" else ""
+    return ""
 
 
 def input_definitions(file: Path) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, strip_escapes
+from localrag.loaders.conversations import parse_json
 from localrag.loaders.document_tree import join_sections
 from localrag.loaders.html import html_content
-from localrag.loaders.tabular import parse_json, parse_json_or_lines
+from localrag.loaders.tabular import parse_json_or_lines
 
 MAX_CELL_OUTPUT_CHARS = 2000  # characters kept of each output of a cell
 _MAX_HTML_CHARS = 200_000  # characters of a cell's HTML that are parsed

@@ -36,13 +36,17 @@ PARSERS = {
     ".org": "markup.parse_org",
     ".tex": "latex.parse_tex",
     ".rtf": "rtf.parse_rtf",
-    **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
-    **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
+    ".bib": "latex.parse_bibliography",
+    ".properties": "markup.parse_properties",
+    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".lrc"), "subtitles.parse_subtitles"),
+    **dict.fromkeys((".ics", ".ical", ".vcs", ".vcf"), "calendars.parse_calendar"),
+    ".ldif": "calendars.parse_ldif",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
-    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "xml_text.parse_xml"),
+    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg", ".enex", ".opml", ".dita", ".dbk"), "xml_text.parse_xml"),
+    **dict.fromkeys((".kml", ".xlf", ".xliff", ".fb2"), "xml_text.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "conversations.parse_json"),
     ".ipynb": "notebook.parse_notebook",
     ".canvas": "notebook.parse_canvas",
     ".eml": "mail.parse_mail",
@@ -57,6 +61,7 @@ PARSERS = {
     **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
     **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
     ".msg": "outlook.parse_msg",
+    ".hwpx": "xml_text.parse_hwpx",
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
@@ -64,7 +69,7 @@ PARSERS = {
 _VERSIONS: dict[str, int] = {}
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 1)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
+_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.", "xml_text.parse_hwpx")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
 TABULAR_SUFFIXES = frozenset(
     {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}
@@ -248,7 +253,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
-    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, definitions=request.get("definitions", ""))
     content = parse_file(file, replace(options, all_files=request.get("all_files", False)))
     return asdict(content)
 

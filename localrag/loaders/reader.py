@@ -17,7 +17,7 @@ from localrag.loaders.containers import SplitText, are_nested, safe_name, split_
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.file_kinds import CODE_SUFFIXES
-from localrag.loaders.latex_inputs import input_definitions
+from localrag.loaders.latex_inputs import definitions_for
 from localrag.loaders.ocr import OcrPages, read_hash
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentBlock, DocumentPart, SkippedFile, content_id
@@ -135,7 +135,7 @@ def is_current(reason: str, options: LoadOptions) -> bool:
 def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, kind: str = "") -> str:
     """The content hash of a document: of its digest, its parser and the parser's version, and the options that matter to its kind.
 
-    Of LaTeX also of the definitions that the file takes from others. `kind`: the suffix by which it was read; the hash begins with one that
+    Of LaTeX and chats also of what the file takes from others. `kind`: the suffix by which it was read; the hash begins with one that
     is not its own.
     """
     suffix = file.suffix.lower()
@@ -143,7 +143,7 @@ def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTI
     relevant = (options.text_column, *options.metadata_columns) if kind in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and kind in OCR_SUFFIXES else ()
     relevant += ("all files",) if options.all_files and suffix in CODE_SUFFIXES else ()
-    relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
+    relevant += (definitions,) if (definitions := definitions_for(file)) else ()
     parser = PARSERS.get(kind, PARSERS[".txt"])
     key = content_id("load", parser, PARSER_VERSIONS[parser], digest, *relevant)
     return key if kind == suffix else f"{kind} {key}"
@@ -249,8 +249,7 @@ def _parse_in_worker(
 ) -> tuple[dict[str, Any], str]:
     columns = {"text_column": options.text_column, "metadata_columns": options.metadata_columns}
     request: dict[str, Any] = columns | {"path": str(file), "all_files": options.all_files}
-    if file.suffix.lower() == ".tex":
-        request["tex_definitions"] = input_definitions(file)
+    request["definitions"] = definitions_for(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     content_hash = content_hash_of(file, digest, options, str(answer.get("kind", "")))
     if scans is None or not answer.get("pages_to_ocr"):

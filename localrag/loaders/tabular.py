@@ -1,6 +1,7 @@
 """Tables as lines with their headers (`Name: Ruth Sand · Port: Brannock · Year: 1974`); CSV, JSON, JSON lines."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from functools import partial
@@ -15,6 +16,7 @@ from localrag.text.outline import BlockKind
 
 _FULL_SHARE = 0.8  # of the rows of a table with headings between them
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
+_ENTRY = re.compile(r"^[^:]*?\.\d+\.")  # the path to an object of a list, in a line of `flatten`
 
 
 def format_cell(value: object) -> str:
@@ -150,13 +152,6 @@ def parse_csv(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return ParsedFile("\n".join(table_lines(([format_cell(value) for value in row] for row in rows), likely=True)))
 
 
-def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse JSON to `path.to.key: value` lines, each object of a list a paragraph. Invalid JSON is read as text."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    values = parse_json_or_lines(text)
-    return ParsedFile(text) if values is None else ParsedFile(value_text(values, options))
-
-
 def parse_json_or_lines(text: str) -> Any:
     """The value of a JSON or JSON lines text; None if it is neither."""
     try:
@@ -178,7 +173,8 @@ def value_text(value: Any, options: LoadOptions) -> str:
         return "\n".join(table_lines(([_scalar(v) for v in row] for row in rows), likely=True))
     if not any(isinstance(row, list | dict) for row in rows):
         return "\n".join(map(_scalar, rows))
-    return "\n\n".join("\n".join(flatten(row)) for row in rows)
+    records = map(flatten, rows) if isinstance(value, list) else (group for _, group in groupby(flatten(value), key=_ENTRY.findall))
+    return "\n\n".join(map("\n".join, records))
 
 
 def _text_paragraphs(rows: Iterable[dict[str, Any]], options: LoadOptions) -> Iterator[str]:

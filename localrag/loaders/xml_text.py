@@ -1,4 +1,4 @@
-"""XML as text: articles of journals (JATS) without what describes them for machines, other prose as paragraphs, data by element."""
+"""XML as text: articles of journals (JATS) without what is for machines, other prose as paragraphs, data by element; Hancom's documents."""
 
 import re
 from collections.abc import Iterator
@@ -14,19 +14,23 @@ from localrag.loaders.content import (
     clean_text,
     decode,
     metadata_pairs,
+    open_archive,
+    read_entry,
     superscript,
 )
 from localrag.loaders.html import data_table_lines, html_content, parse_html, xml_root
 from localrag.loaders.inline_text import shifted_text
-from localrag.loaders.tabular import format_row
+from localrag.loaders.tabular import format_row, tables
 
-_HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
+_HEADINGS = frozenset({"title", "book-title", "article-title", "head", "heading", "h1", "h2", "h3"})
+_PARAGRAPHS = frozenset({"p", "para", "simpara", "cmd"})
 _SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
-_SUPPRESSED = frozenset({"script", "style"})
+_SUPPRESSED = frozenset({"script", "style", "binary"})
 _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_MARKUP = re.compile(r"</[a-z]+[1-6]?>|<(?:br|p|img)\b[^<>]*>|&(?:#\d+|[a-z]+);")
 _NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
@@ -49,6 +53,8 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
         root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
     if _name(root) == "html":
         return parse_html(file, options)
+    if (vocabulary := _VOCABULARIES.get(_name(root))) and (text := clean_text("\n".join(vocabulary(root)))):
+        return ParsedFile(text, _title(root))
     if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
         lines = [line for article in articles for line in _article_lines(article)]
         meta = _article_meta(articles[0])
@@ -63,11 +69,11 @@ def _name(element: Any) -> str:
 
 
 def _is_prose(root: Any) -> bool:
-    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
+    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) or _name(e) in _PARAGRAPHS for e in root.iter("*"))
 
 
 def _title(root: Any) -> str:
-    element = next((e for e in root.iter("{*}article-title", "{*}title") if "".join(e.itertext()).strip()), None)
+    element = next((e for e in root.iter("{*}article-title", "{*}book-title", "{*}title") if "".join(e.itertext()).strip()), None)
     return "" if element is None else " ".join("".join(element.itertext()).split())[:200]
 
 
@@ -75,7 +81,7 @@ def _paragraphs(element: Any) -> Iterator[str]:
     """Every element with text of its own, including its children, as a paragraph."""
     if _name(element) in _SUPPRESSED:
         return
-    if _name(element) == "table" and (lines := data_table_lines(element)):
+    if _name(element) == "table" and (lines := data_table_lines(element) or _cals_table_lines(element)):
         yield "\n".join([*lines, ""])
         return
     if _name(element) == "ack" and element.find("{*}title") is None:
@@ -84,7 +90,7 @@ def _paragraphs(element: Any) -> Iterator[str]:
         yield f"{_reference(element)}\n"
         return
     own_texts = [element.text or "", *(c.tail or "" for c in element)]
-    if any(map(str.strip, own_texts)) or len(element) == 0:
+    if any(map(str.strip, own_texts)) or len(element) == 0 or _name(element) == "title":
         if text := _one_line(element):
             is_heading = _name(element) in _HEADINGS and (element.getparent() is None or _name(element.getparent()) != "caption")
             level = min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
@@ -123,9 +129,16 @@ def _sentence(element: Any) -> str:
             texts.append("" if child.get("break") == "no" else " ")
         elif name not in _SUPPRESSED:
             adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
-            texts += [" "] * bool(adjacent) + [_sentence(child)]
+            text = _sentence(child)
+            texts += [" "] * bool(adjacent) + [text + _target(child, text)]
         texts.append(child.tail or "")
     return "".join(texts)
+
+
+def _target(element: Any, words: str) -> str:
+    """What follows the words of an element: the address of a link, unless they are part of it."""
+    target = next((value for key, value in element.attrib.items() if key.endswith(("href", "url"))), "")
+    return f" ({target})" if "://" in target and words.strip() and words.strip() not in target else ""
 
 
 _MAX_BRACKETED_CHARS = 200
@@ -203,19 +216,78 @@ def _reference(element: Any) -> str:
     return f"[{label}] {text}" if label and text else text
 
 
+def _cals_table_lines(table: Any) -> list[str]:
+    """The lines of a table in DocBook's form."""
+    rows = [(row, [_one_line(cell) for cell in row.iter("{*}entry")]) for row in table.iter("{*}row")]
+    head = [cells for row, cells in rows if _name(row.getparent()) == "thead"]
+    body = [cells for row, cells in rows if _name(row.getparent()) != "thead"]
+    if not body:
+        return []
+    titles = [_one_line(title) for title in table.iterchildren("{*}title")]
+    return titles + ([format_row(head[-1], row) for row in body] if head else [table.text for table in tables(body, likely=True)])
+
+
+def _notes(root: Any) -> Iterator[str]:
+    """The notes of Evernote, each below its title."""
+    for note in root.iter("{*}note"):
+        yield f"\n# {note.findtext('{*}title')}\n"
+        day = note.findtext("{*}created") or ""
+        tags = (tag.text or "" for tag in note.iterchildren("{*}tag"))
+        yield f"{day[:4]}-{day[4:6]}-{day[6:8]} {', '.join(tags)}".strip("- ")
+        markup = (note.findtext("{*}content") or "").replace(' checked="false"', "").replace("<en-todo", "<input type='checkbox'")
+        yield f"\n{html_content(markup).text}"
+
+
+def _outline(root: Any) -> Iterator[str]:
+    """The items of an outline (OPML) as a list with their notes."""
+    for item in root.iter("{*}outline"):
+        indent = "  " * len(list(item.iterancestors("{*}outline")))
+        text, note, target = (" ".join(plain_value(item.get(key, "")).split()) for key in ("text", "_note", "xmlUrl"))
+        yield f"{indent}- {text}{f' ({target})' if target else ''}"
+        yield from [f"{indent}  {note}"] * bool(note)
+
+
+def _placemarks(root: Any) -> Iterator[str]:
+    """The places of a map (KML) without styles and lines."""
+    for place in root.iter("{*}Folder", "{*}Placemark"):
+        told = (place.findtext(path) for path in ("{*}name", "{*}description", "{*}Point/{*}coordinates"))
+        yield from (*(" ".join(plain_value(text).split()) for text in told if text), "")
+
+
+_VOCABULARIES = {"en-export": _notes, "opml": _outline, "kml": _placemarks}
+
+
 def _values(root: Any) -> Iterator[str]:
     """`tag: text` for every element with text or attributes; a blank line after each child of the root, or of the root's only child."""
     top = root[0] if len(root) == 1 and len(root[0]) else root
     for record in top:
         for element in record.iter("*"):
-            text = _plain(element.text or "")
+            text = " ".join(plain_value(element.text or "").split())
             pairs = [f"{key.rpartition('}')[2]}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()]
             if text or pairs:
                 yield " · ".join([f"{_name(element)}: {text}"] * bool(text) + pairs)
         yield ""
 
 
-def _plain(text: str) -> str:
-    if re.search(r"</?\w+[^<>]*>", text):
-        text = html_content(text).text
-    return " ".join(text.split())
+def plain_value(text: str) -> str:
+    """A value without HTML in it."""
+    return html_content(text).text if _MARKUP.search(text) else text
+
+
+def parse_hwpx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
+    """Parse a document of Hancom Office."""
+    with open_archive(file) as archive:
+        names = sorted((name for name in archive.namelist() if name.startswith("Contents/section")), key=len)
+        blocks = [block for name in names for block in _hwpx_blocks(xml_root(read_entry(archive, name)))]
+    return ParsedFile(clean_text("\n\n".join(blocks)))
+
+
+def _hwpx_blocks(element: Any) -> Iterator[str]:
+    if _name(element) == "tbl":
+        rows = [[" ".join(_hwpx_blocks(cell)) for cell in row.iterchildren("{*}tc")] for row in element.iterchildren("{*}tr")]
+        yield from (table.text for table in tables(rows, likely=True))
+        return
+    if _name(element) == "p" and (texts := element.findall("{*}run/{*}t")):
+        yield "".join(" ".join(text.itertext()) for text in texts)
+    for child in element:
+        yield from _hwpx_blocks(child)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from localrag.records import DocumentBlock
 
@@ -84,6 +85,9 @@ class Outline:
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self._levels: dict[str, int] = {}  # sign of an underline, with that of an overline → level
+        lines = _lines(text, 0, len(text))
+        pairs = pairwise(line.text.rstrip() for line in lines)
+        self._separators = {rule for line, rule in pairs if len(line) > 2 * len(rule) and _RULE.fullmatch(rule)}  # that underline no title
         self._path: list[Heading] = []
         position = 0
         for block in known:
@@ -148,7 +152,8 @@ class Outline:
             return None
         rule = lines[at + 1].text.rstrip()
         follows_text = bool(n) and not over and not lines[n - 1].is_blank
-        if len(rule) < min(4, len(title)) or (over and over[1] != under[1]) or (follows_text and len(rule) < 4):
+        is_too_short = len(rule) < (4 if follows_text else min(4, len(title)))
+        if is_too_short or rule in self._separators or (over and over[1] != under[1]):
             return None
         level = self._levels.setdefault(under[1] * (1 + bool(over)), len(self._levels) + 1)
         return Heading(line.start, lines[at + 1].end, level, _title(title)), at + 2

@@ -7,7 +7,7 @@ import pytest
 from localrag.loaders.content import decode
 from localrag.loaders.discover import find_files
 from localrag.loaders.encodings import looks_binary
-from localrag.loaders.reader import Limits
+from localrag.loaders.reader import Limits, content_hash_of
 from tests.conftest import mostly_ci
 from tests.loaders.parsing import parsed, text_of
 from tests.loaders.test_load import read, write
@@ -136,6 +136,38 @@ TEXTS = [
     ("divided.txt", DIVIDED,
      "He inherited\nthe well-known\nlight-house,\nall well and known. Its committee,\nof A-\nB, has a light-house.\n"),
     ("divided.py", DIVIDED, DIVIDED),
+    # Other subtitles and lyrics: as SubRip's, with the speakers, without drawings and formats.
+    ("a.ass", "[Events]\nDialogue: 0,0:01:04.20,0:01:08.00,D,Lars,0,0,0,,{\\i1}Why?\n"
+     "Dialogue: 0,0:00:01.00,0:00:04.00,D,Ruth,0,0,0,,It\\Nleaks, see.\n"
+     "Dialogue: 0,0:00:02.00,0:00:04.00,D,,0,0,0,,{\\p1}m 0 0 l 9 9\n", "Ruth: It leaks, see.\n\nLars: Why?"),
+    ("a.sbv", "0:00:01.000,0:00:04.000\nThe Skua\nleaks\n\n0:00:04.200,0:00:08.000\nbadly.\n", "The Skua leaks badly."),
+    ("a.lrc", "[ti:Skua]\n[00:12.00][00:40.00]The Skua leaks\n[00:17.20]<00:17.20>so <00:17.60>badly\n", "The Skua leaks so badly"),
+    ("a.ttml", "<tt xmlns='http://www.w3.org/ns/ttml'><p begin='00:00:01.5'>The Skua<br/>leaks.</p><p begin='00:02:00.5'>Why?</p></tt>",
+     "The Skua leaks.\n\nWhy?"),
+    # Letters of LaTeX in a bibliography, also in quotation marks; what has no end.
+    ("a.bib", r"""@Article{k19, author = "K{\"o}hler, A. and H{\'a}jek, J.", title = {Salt in the {B}altic, 7% \& more},
+ year = 2019, url = {x.example/a_b}}
+@misc{h4, title = {No {end,
+  year = 2004
+}
+""", "article: k19\nauthor: Köhler, A. and Hájek, J.\ntitle: Salt in the Baltic, 7% & more\nyear: 2019\nurl: x.example/a_b\n\n"
+     "misc: h4\ntitle: No end\nyear: 2004"),
+    # Contacts of all versions, without pictures and keys; directories.
+    ("a.vcf", "BEGIN:VCARD\nVERSION:2.1\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:B=C3=B6hm;J=C3=BCrgen;;;\nTEL;CELL;VOICE:+49 171\n"
+     "NOTE;ENCODING=QUOTED-PRINTABLE;CHARSET=ISO-8859-1:Schl=FCs=\nsel=0D=0Aim Boot\nPHOTO;ENCODING=BASE64:AAEC\n AwQF\n\nEND:VCARD\n"
+     "BEGIN:VCARD\nVERSION:4.0\nN:Kvist;Edda;;;\nFN:Edda Kvist\n"
+     "item1.TEL;VALUE=uri;TYPE=\"work,voice\":tel:+47-555\nADR;TYPE=home:;;Quay 9\\, left;Va\n rdby;;;\n"
+     "KEY:data:x;base64,AAEC\nEND:VCARD\n",
+     "Full name: Böhm, Jürgen\nPhone: +49 171\nNote: Schlüssel\nim Boot\n\n"
+     "Name: Edda Kvist\nFull name: Kvist, Edda\nPhone: tel:+47-555\nAddress: Quay 9, left, Vardby"),
+    ("a.vcs", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDESCRIPTION;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:T=C3=BC=\nr=0D=0A=\nlinks\nEND:VEVENT\n",
+     "Description: Tür\nlinks"),
+    ("a.ldif", "dn: cn=Edda,\n dc=x\ncn:: SsO8cmdlbg==\njpegPhoto:: /9j/4AAQ\n\ndn: cn=Per\n",
+     "dn: cn=Edda,dc=x\ncn: Jürgen\n\ndn: cn=Per\n"),
+    ("a.properties", "a=Sch\\u00f6n \\ud83d\\ude0a\n", "a=Schön 😊\n"),
+    # HTML in values of JSON is text, and each object of a list in an object is a paragraph.
+    ("a.json", json.dumps({"n": 2, "issues": [{"text": "<p>At <b>1.4&nbsp;m</b></p><p>oil &amp; bar"}, {"text": "a < b"}]}),
+     "n: 2\n\nissues.1.text: At 1.4 m oil & bar\n\nissues.2.text: a < b"),
     # A log has no escape sequences of terminals, and may have lines that a shell of Windows appended in UTF-16.
     ("colors.log", "\x1b[1;31mERROR\x1b[0m no \x1b]0;title\x1b\\tide\n", "ERROR no tide\n"),
     ("appended.log", b"burner lit by Ruth Sand\n" * 5 + "valve opened\r\n".encode("utf-16-le"),
@@ -159,6 +191,155 @@ def test_html_tables_in_markdown_are_written_as_rows():
 def test_text_formats_are_read_as_people_see_them(name, source, text):
     """Without what their programs put into them."""
     assert text_of(name, source) == text
+
+
+SLATES = "王海明先生于三月买下了渡轮海鸥号并付了九百"
+PAGES = """
+  1  Q.  Who bought the ferry Skua
+  2      in March, and what did she
+  3      pay for it at the quay?
+  4
+  5  A.  Ruth Sand, and she
+
+Page 2
+  1      paid nine hundred crowns to
+  2      the harbour master on the day.
+  3  Q.  Thank you very much.
+"""
+UNNUMBERED = """Q.  Who bought the ferry Skua
+in March, and what did she
+pay for it at the quay?
+
+A.  Ruth Sand, and she
+Page 2
+paid nine hundred crowns to
+the harbour master on the day.
+Q.  Thank you very much."""
+TOLL = "Wer die Fähre benutzt, zahlt\nam Kai von Vardby neun Kronen\nan die Witwe des Kapitäns und\nerhält von ihr einen Schein, der\ngilt."
+VERSES = "".join(f"{n} And the ferry left the quay of the town at noon,\n" for n in range(1, 20))
+RANKS = "".join(f"{n} Ruth Sand of Vardby, captain of the Skua\n" for n in range(1, 20))
+BOATS = "".join(f"{n} {boat}\n" for n, boat in enumerate("skua petrel gannet heron tern dunlin".split(), 1))
+NUMBERED_LINES = {
+    # A text, and what it is without numbers: pages, a bill with blank lines between, any script.
+    "pages": (PAGES, UNNUMBERED),
+    "spaced": ("\n\n".join(f"{n} {line}" for n, line in enumerate(TOLL.split("\n"), 1)), TOLL),
+    "Chinese": ("".join(f"{n}\t{SLATES}\n" for n in range(101, 108)), "\n".join([SLATES] * 7)),
+    "list": (BOATS, BOATS),
+    "verses": (VERSES, VERSES),
+    "ranks": (RANKS, RANKS),
+}
+
+
+@pytest.mark.parametrize(("source", "text"), NUMBERED_LINES.values(), ids=NUMBERED_LINES)
+def test_numbers_of_lines_are_no_part_of_the_sentences(source, text):
+    """Of transcripts, bills and manuscripts; numbers of items, verses and ranks stay."""
+    assert text_of("a.txt", source) == text
+
+
+def messages(*texts, **others):
+    return json.dumps({"messages": texts, **others})
+
+
+AT = 1931248800  # 2031-03-14 10:00 UTC
+CHATS = {
+    # Exports of Slack, Telegram, Facebook, Discord, Twitter, and of chats with models: found by their shape, whatever their name.
+    "slack": (
+        json.dumps([
+            {"user": "U1", "user_profile": {"real_name": "Ruth"},
+             "text": "<@U2|lars> see <https://x.example|the plan> &amp; <#C1|quay>", "ts": f"{AT}.02",
+             "blocks": [{"text": "see"}], "files": [{"name": "plan.pdf"}]},
+            {"username": "bot", "text": "", "ts": f"{AT + 60}.0", "attachments": [{"fallback": "It leaks."}]},
+        ]),
+        "Ruth (2031-03-14 10:00): @lars see the plan (https://x.example) & #quay\n[plan.pdf]\n\nbot (2031-03-14 10:01): [It leaks.]",
+    ),
+    "telegram": (
+        json.dumps({"chats": {"list": [json.loads(messages(
+            {"type": "message", "date": "2031-03-14T19:02:11", "from": "Ruth",
+             "text": ["at ", {"type": "bold", "text": "the quay"}, {"text": "!"}],
+             "text_entities": [{"type": "plain", "text": "at the quay!"}]},
+            name="Choir", type="private_group",
+        ))]}}),
+        "# Choir\n\ntype: private_group\n\nRuth (2031-03-14 19:02): at the quay!",
+    ),
+    "facebook": (
+        messages({"sender_name": "J\u00c3\u00b6rg", "timestamp_ms": (AT + 60) * 1000, "content": "sp\u00c3\u00a4ter \u00e2\u0080\u0093"},
+                 {"sender_name": "Ruth", "timestamp_ms": AT * 1000, "content": "né"}),
+        "Ruth (2031-03-14 10:00): né\n\nJörg (2031-03-14 10:01): später –",
+    ),
+    "discord": (
+        messages({"timestamp": "2031-03-14T18:05:40.1+00:00", "content": "**It** <leaks>", "author": {"name": "Ruth"}}),
+        "Ruth (2031-03-14 18:05): **It** <leaks>",
+    ),
+    "twitter": (
+        "window.YTD.tweets.part0 = "
+        + json.dumps([{"tweet": {"full_text": "It leaks &amp; smells 🎉", "created_at": "Fri Mar 14 10:00:00 +0000 2031"}}]),
+        "(2031-03-14 10:00): It leaks & smells 🎉",
+    ),
+    "tree": (
+        json.dumps([{"title": "Roof", "current_node": "c", "mapping": {
+            "a": {"message": None},
+            "b": {"parent": "a", "message": {"author": {"role": "user"}, "create_time": AT, "content": {"parts": ["How many?"]}}},
+            "x": {"parent": "b", "message": {"author": {"role": "assistant"}, "create_time": AT, "content": {"parts": ["Two."]}}},
+            "c": {"parent": "b", "message": {"author": {"role": "assistant"}, "create_time": AT, "content": {"parts": ["40\n\n1. <b>"]}}},
+        }}]),
+        "# Roof\n\ncurrent_node: c\n\nuser (2031-03-14 10:00): How many?\n\nassistant (2031-03-14 10:00): 40\n\n1. <b>",
+    ),
+    "claude": (
+        json.dumps([{"chat_messages": [{"sender": "human", "created_at": "2031-03-14T10:00:00.5Z", "text": "Why?"}]}]),
+        "human (2031-03-14 10:00): Why?",
+    ),
+    "roles": (messages({"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Rust."}), "user: Why?\n\nassistant: Rust."),
+    # What only looks alike is kept as it is.
+    "mails": (json.dumps([{"from": "Ruth", "date": "2031", "text": "x", "subject": "y"}]), "from: Ruth\ndate: 2031\ntext: x\nsubject: y"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "text"), CHATS.values(), ids=CHATS)
+def test_messages_of_a_chat_are_said_once_with_name_and_time(source, text):
+    """In the order of time, with letters as they were typed."""
+    assert text_of("a.js" if source.startswith("window") else "a.json", source) == text
+
+
+CHAT_LINES = {
+    # Lines of WhatsApp: of phones by Apple and others, in the order and with the words of many languages.
+    "2031-03-14 18:05": (
+        "[14.03.31, 18:05:40] ", "[3/14/31, 6:05:40\u202fPM] ", "[14/03/2031 18:05:40] ", "[2031/3/14 下午6:05:40] ",
+        "[2031. 3. 14. 오후 6:05:40] ",
+        "\u200e[14\u200f/3\u200f/2031, 6:05:40 م] ", "14.03.31, 18:05 - ", "3/14/31, 6:05 PM - ", "14/3/2031, 6:05 p. m. - ",
+        "14/03/2031 à 18:05 - ",
+        "14.3.2031 klo 18.05 - ", "14. 3. 2031 18:05 - ", "2031-03-14 18:05 - ",
+        "14.03.2031 г., 18:05 - ",
+    ),
+    "2031-05-04 00:05": ("5/4/31, 12:05 AM - ", "04/05/2031, 12:05 am - ", "04.05.31, 00:05 - "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "time"), [(start, time) for time, starts in CHAT_LINES.items() for start in starts])
+def test_a_chat_exported_as_lines_is_told_in_any_language(start, time):
+    """Messages of several lines, and what nobody wrote; marks of direction are dropped."""
+    chat = f"{start}Ruth: It \u200eleaks.\nBadly: very.\n{start}~ Lars: Why?\n{start}Per joined"
+
+    assert text_of("_chat.txt", chat) == f"Ruth ({time}): It leaks.\nBadly: very.\n\nLars ({time}): Why?\n\n({time}): Per joined"
+
+
+@pytest.mark.parametrize("log", ["[2031-03-14 18:05:40] INFO: lit\n", "2031-03-14 18:05:40 - INFO: lit\n", "18:05 Ruth: lit\n"])
+def test_lines_of_a_log_are_no_chat(log):
+    """Their seconds are kept."""
+    assert text_of("a.txt", log * 3) == log * 3
+
+
+def test_people_of_slack_are_named_by_the_list_beside_their_channels(tmp_path):
+    """The export has the names in a file of their own, and the document is read anew when it changes."""
+    (tmp_path / "quay").mkdir()
+    day = tmp_path / "quay" / "2031-03-14.json"
+    day.write_text(json.dumps([{"user": "U04KVIST01", "text": "<@U04BRANDT2> it leaks", "ts": str(AT)}]))
+    before = content_hash_of(day, "digest")
+    (tmp_path / "users.json").write_text(
+        json.dumps([{"id": "U04KVIST01", "real_name": "Ruth"}, {"id": "U04BRANDT2", "profile": {"real_name": "Lars"}}])
+    )
+
+    assert read(day).text == "Ruth (2031-03-14 10:00): @Lars it leaks"
+    assert content_hash_of(day, "digest") != before
 
 
 def test_a_long_output_of_a_notebook_is_cut():

@@ -1,5 +1,6 @@
 """Web pages, XML, books and mail: what is raised, numbered, chosen, attached or around the text, as a reader sees it."""
 
+import json
 import zipfile
 from email.message import EmailMessage
 from io import BytesIO
@@ -342,6 +343,29 @@ MESSAGES = {
 def test_what_a_message_says_is_read(message, text):
     """All its texts, each once."""
     assert text_of("a.eml", message.as_bytes()).partition("\n\n")[2] == text
+
+
+def test_the_tiddlers_of_a_wiki_in_one_page_are_read():
+    """Of the script that holds them; not those of the program."""
+    tiddler = {"title": "Wheel", "text": "kept by [[Ruth]]\n\n* daily"}
+    tiddlers = json.dumps([tiddler, {"title": "$:/core", "text": "x"}])
+    store = f"<script class='tiddlywiki-tiddler-store' type='application/json'>{tiddlers}</script>"
+
+    assert text_of("a.html", page(f"<p>needs a browser</p>{store}")) == "# Wheel\n\nkept by [[Ruth]]\n\n* daily"
+
+
+def test_a_document_of_hancom_has_its_paragraphs_and_tables():
+    """In the order of the sections; text in boxes stands on its own."""
+    table = (
+        "<hp:tbl><hp:tr><hp:tc><hp:p><hp:run><hp:t>Port</hp:t></hp:run></hp:p></hp:tc><hp:tc><hp:p><hp:run><hp:t>Fee</hp:t></hp:run></hp:p></hp:tc></hp:tr>"
+        "<hp:tr><hp:tc><hp:p><hp:run><hp:t>Ness</hp:t></hp:run></hp:p></hp:tc><hp:tc><hp:p><hp:run><hp:t>12</hp:t></hp:run></hp:p></hp:tc></hp:tr></hp:tbl>"
+    )
+    section = "<hs:sec xmlns:hs='s' xmlns:hp='p'>{}</hs:sec>"
+    first = section.format(f"<hp:p><hp:run><hp:t>도서관<hp:lineBreak/>휴관</hp:t></hp:run><hp:run>{table}</hp:run></hp:p>")
+    second = section.format("<hp:p><hp:run><hp:t>끝</hp:t></hp:run></hp:p>")
+    archive = files.zipped({"Contents/section10.xml": second, "Contents/section2.xml": first})
+
+    assert text_of("a.hwpx", archive) == "도서관 휴관\n\nPort: Ness · Fee: 12\n\n끝"
 
 
 def test_attached_files_are_read_as_parts_and_the_others_are_listed():

@@ -64,6 +64,19 @@ def test_a_character_has_the_headings_above_it(text, words, headings):
     assert Outline(text[text.index("Intro") :]).headings_at(0) == ()
 
 
+DIVIDED = {
+    # Rules that divide a text: those of an e-book reader between highlights, and across a page.
+    "highlights": "Salt (Ann Lee)\n- Note\n\nask Ragna about the bell of 1788\n==========\nRope\n- Note\n\nyes\n==========\n",
+    "end": "The ferry leaves at noon\nfrom the quay.\n----------------------------------------\nIt froze.\n",
+}
+
+
+@pytest.mark.parametrize("text", DIVIDED.values(), ids=DIVIDED)
+def test_a_rule_that_divides_a_text_underlines_no_title(text):
+    """It stands below lines of any length."""
+    assert Outline(text).headings == []
+
+
 @pytest.mark.parametrize("text", [MARKDOWN, RST])
 def test_headings_have_levels_and_code_has_none(text):
     """The same three headings in both languages; a comment in code is none."""
