@@ -123,10 +123,10 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
-        {"content", "delimited", "headers"},
+        {"column_labels", "discover", "encodings", "latex_units", "line_numbers", "sandbox"},
+        {"content", "delimited", "headers", "page_lines", "xfa_forms"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
-        {"spans"},
+        {"pdf_annotations", "spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"xml_text"},

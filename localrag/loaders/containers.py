@@ -201,6 +201,6 @@ def _part_of(text: str, parts: Sequence[DocumentPart], document: InnerDocument, 
         place = bisect_right(olds, part.start) - 1
         if place >= 0 and (part.start, part.end) != (document.cut, document.end) and part.end - olds[place] <= len(pieces[place]):
             by = news[place] - olds[place]
-            shifted.append(DocumentPart(part.label, part.start + by, part.end + by))
+            shifted.append(replace(part, start=part.start + by, end=part.end + by))
     own = "\n\n".join(pieces) or "\n".join(f"- {d.name.removeprefix(f'{document.name}/')}" for d in within)
     return SplitText(document.name, own, tuple(shifted), document.title, document.metadata)

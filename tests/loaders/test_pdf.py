@@ -3,7 +3,7 @@
 import pytest
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, strip_running_heads
+from localrag.loaders.page_lines import HYPHEN, PageLine, join_paragraphs, strip_running_heads
 from localrag.text.outline import Outline
 from tests.indexing import files
 from tests.loaders.parsing import parsed, text_of
