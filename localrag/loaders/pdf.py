@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, groupby, islice, pairwise, product
-from statistics import fmean, median
+from statistics import median
 from typing import Any, NamedTuple
 
 from localrag.loaders.containers import InnerFiles
@@ -264,8 +264,8 @@ def _page(document: Any, n: int) -> _Page:
             return _Page([], unread=UNKNOWN_CHARACTERS)
         text = _page_text(textpage)
         lines = list(_lines(textpage, text))
-        laid = page_annotations(page, textpage, text)
-        return _Page(lines, text, *laid, "a scan" if not laid.fields and _is_scan(page, lines) else "")
+        fields, comments, marks = page_annotations(page, textpage, text)
+        return _Page(lines, text, fields, comments, marks, "a scan" if not fields and _is_scan(page, lines) else "")
     finally:
         textpage.close()
         page.close()
@@ -287,21 +287,14 @@ def _has_unknown_characters(textpage: Any) -> bool:
     return len(unknown) > len(tried) / 2 and not reads_like_words("".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in unknown))
 
 
-_MIN_LETTERS = 20
-_MIN_LETTER_SCORE = -4.55  # bits; words of European languages have -4.5 to -4.1, letters at random -5.3
-# How often the letters from a to z occur, per thousand: the mean of English, French, German and Polish.
-_LETTERS = (81, 15, 33, 41, 133, 13, 18, 32, 74, 8, 17, 38, 27, 73, 62, 21, 4, 62, 67, 67, 40, 9, 24, 2, 20, 20)
-_LETTER_SCORES = {chr(ord("a") + n): math.log2(per_thousand / 1000) for n, per_thousand in enumerate(_LETTERS)}
-
-
 def reads_like_words(text: str) -> bool:
-    """Whether characters are those of words in Latin letters, by their frequencies, rather than the codes of unknown ones."""
-    letters = [_LETTER_SCORES[c] for c in text.lower() if c in _LETTER_SCORES]
-    n_readable = sum(c.isascii() and c.isprintable() for c in text)
-    return len(letters) >= _MIN_LETTERS and n_readable >= _READABLE_SHARE * len(text) and fmean(letters) > _MIN_LETTER_SCORE
+    """Whether characters are those of words in Latin letters rather than the codes of unknown ones: nearly all plain, and half frequent."""
+    letters = [c for c in text.lower() if "a" <= c <= "z"]
+    is_plain = sum(c.isascii() and c.isprintable() for c in text) >= 0.9 * len(text)
+    return is_plain and len(letters) >= _MIN_LETTERS and sum(c in "etaoinsr" for c in letters) > 0.48 * len(letters)
 
 
-_READABLE_SHARE = 0.9  # of the characters of words
+_MIN_LETTERS = 20
 
 
 def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
@@ -340,20 +333,32 @@ def _pieces(textpage: Any, text: str) -> list[PageLine]:
 
     A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
     """
-    is_vertical = _is_vertical(textpage, text)
-    turn = 1 if is_vertical else _quarter_turns(textpage, len(text))
+    turn = _quarter_turns(textpage, len(text))
     position, pieces = 0, list[PageLine]()
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text):
         line = raw.strip(BLANKS)
         if line:
             start = position + raw.index(line[0])
-            line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, pieces[-1] if pieces else None)
-            joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            has_space, is_hidden = raw.rstrip("\r\n").endswith(" "), _is_hidden(textpage, start)
-            pieces.append(piece._replace(text=joined, has_space=has_space, is_hidden=is_hidden))
+            for text_of_layer, at in _layers(textpage, line, start):
+                line_text = text_of_layer + HYPHEN * raw.endswith(HYPHEN)
+                piece = _vertical_line(textpage, text_of_layer, at) or _pdf_line(
+                    textpage, line_text, at, at + len(text_of_layer), turn, pieces[-1] if pieces else None
+                )
+                joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+                has_space, is_hidden = raw.rstrip("\r\n").endswith(" "), _is_hidden(textpage, at)
+                pieces.append(piece._replace(text=joined, has_space=has_space, is_hidden=is_hidden))
         position += len(raw)
-    return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn and not is_vertical else pieces
+    return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
+
+
+def _layers(textpage: Any, line: str, start: int) -> list[tuple[str, int]]:
+    """A line that begins with seen text and goes on with hidden text, or the other way round, as two; any other as it is."""
+    is_hidden = _is_hidden(textpage, start)
+    if _is_hidden(textpage, start + len(line) - 1) != is_hidden:
+        for word in re.finditer(r"\s\S", line):
+            if _is_hidden(textpage, start + word.end() - 1) != is_hidden:
+                return [(line[: word.start()], start), (line[word.end() - 1 :], start + word.end() - 1)]
+    return [(line, start)]
 
 
 def _is_hidden(textpage: Any, n: int) -> bool:
@@ -403,6 +408,7 @@ _ACCENTS = {
 }
 _MAX_ACCENTS = 3000  # of a page
 _MAX_BEHIND, _MAX_BEFORE = 150, 12  # characters, that an accent may be behind its letter or before it
+_GAP = f" \r\n{OMITTED}"
 _WORD_GAP = 0.15  # times the line height: less than a space
 _ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}\u0300-\u036f]")
 
@@ -439,8 +445,8 @@ def _letter_below(textpage: Any, text: str, accent: int) -> int:
 
 def _close_gap(textpage: Any, characters: list[str], n: int) -> None:
     """Omit the blanks around an accent within a word, and all but one elsewhere."""
-    before = next((m for m in range(n, -1, -1) if characters[m] not in BLANKS), -1)
-    behind = next((m for m in range(n, len(characters)) if characters[m] not in BLANKS), -1)
+    before = next((m for m in range(n, -1, -1) if characters[m] not in _GAP), -1)
+    behind = next((m for m in range(n, len(characters)) if characters[m] not in _GAP), -1)
     blanks = "".join(characters[before + 1 : behind]).replace(OMITTED, "")
     if before < 0 or behind < 0 or not blanks:
         return
@@ -494,16 +500,19 @@ def _quarter_turns(textpage: Any, count: int) -> int:
     return turns.most_common(1)[0][0] if turns else 0
 
 
-def _is_vertical(textpage: Any, text: str) -> bool:
-    """Whether the characters of a page stand below each other, as in Japanese columns."""
-    tried = [match.start() for match in _UNSPACED_PAIR.finditer(text)]
-    tried = tried[:: max(1, len(tried) // 50)]
-    n_below = 0
-    for n in tried:
-        left, bottom, right, _ = textpage.get_charbox(n, loose=True)
-        a, b, c, d = textpage.get_charbox(n + 1, loose=True)
-        n_below += left < (a + c) / 2 < right and (b + d) / 2 < bottom + (d - b) / 4
-    return n_below * 2 > len(tried)
+def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
+    """A column of Chinese or Japanese, from top to bottom, with its box as upright text has it; None for any other line.
+
+    PDFium does not always have the Latin letters and digits of a column in their places.
+    """
+    pair = _UNSPACED_PAIR.search(line)
+    first, second = (textpage.get_charbox(start + pair.start() + n, loose=True) for n in (0, 1)) if pair else (None, None)
+    if not first or not first[0] < (second[0] + second[2]) / 2 < first[2] or second[3] > first[3] - (first[3] - first[1]) / 3:
+        return None
+    boxes = [(c, textpage.get_charbox(start + n, loose=True)) for n, c in enumerate(line) if c not in BLANKS]
+    ordered = sorted((-round((box[1] + box[3]) / 2), box[0], c) for c, box in boxes)
+    bottom, top = min(box[1] for _, box in boxes), max(box[3] for _, box in boxes)
+    return PageLine("".join(c for *_, c in ordered), -top, first[0], -bottom, first[2])
 
 
 _UNSPACED_PAIR = re.compile(rf"[{CJK}](?=[{CJK}])")
@@ -614,16 +623,8 @@ def _box(textpage: Any, first: int, last: int, turn: int) -> tuple[float, float,
 
 def _char_box(textpage: Any, n: int, turn: int) -> tuple[float, float, float, float]:
     """The box of a character, as upright text has it: left, bottom, right, top."""
-    left, bottom, right, top = textpage.get_charbox(n, loose=True)
-    match turn:
-        case 1:
-            return -top, left, -bottom, right
-        case 2:
-            return -right, -top, -left, -bottom
-        case 3:
-            return bottom, -right, top, -left
-        case _:
-            return left, bottom, right, top
+    left, bottom, right, top = box = textpage.get_charbox(n, loose=True)
+    return box if not turn else ((-top, left, -bottom, right), (-right, -top, -left, -bottom), (bottom, -right, top, -left))[turn - 1]
 
 
 def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:

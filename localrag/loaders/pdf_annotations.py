@@ -1,4 +1,4 @@
-"""What lies on the pages of a PDF: fields of forms, comments and markup of readers, links."""
+"""What lies on the pages of a PDF: fields of forms, links, and what readers wrote, struck out and highlighted."""
 
 import ctypes
 import re
@@ -17,13 +17,12 @@ _MAX_RECTANGLES = 500  # of an annotation
 _MAX_MARKED = 5000  # characters in a rectangle
 _MAX_QUOTED = 150  # characters of the words that a comment is about
 _CONTEXT = 12  # letters before and behind marked words, by which they are told from the same words elsewhere
-_MAX_LINK_BYTES = 5_000
 _MAX_TARGET_CHARS = 200  # a longer address is shown without its query
-_Box = tuple[float, float, float, float]  # left, bottom, right, top
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]{1,30}")  # not of scripts without spaces
-_WORD_BEFORE = re.compile(rf"(?:{_WORD.pattern})\Z")
 _SCHEME = re.compile(r"(?:(?:https?|ftps?)://)?(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff"  # scripts without spaces between words, and what is no character
+_WORD = re.compile(rf"[^\s{_UNSPACED}]+|[^\s\ufffe\uffff]")
+_Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
 class Mark(NamedTuple):
@@ -35,19 +34,11 @@ class Mark(NamedTuple):
     link: str = ""
 
 
-class Annotations(NamedTuple):
-    """The filled fields of a page's form with their places, the comments of readers, and the marked words."""
-
-    fields: list[PageLine]
-    comments: list[str]
-    marks: list[Mark]
-
-
-def page_annotations(page: Any, textpage: Any, text: str) -> Annotations:
-    """The annotations of a page. `text`: its text, in which each of PDFium's characters is one."""
+def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine], list[str], list[Mark]]:
+    """The filled fields of a page's form with their places, the comments of readers, and the marked words. `text`: the page's."""
     import pypdfium2.raw as pdfium
 
-    found = Annotations([], [], [])
+    fields, comments, marks = list[PageLine](), list[str](), list[Mark]()
     signs = {pdfium.FPDF_ANNOT_STRIKEOUT: "~~", pdfium.FPDF_ANNOT_HIGHLIGHT: "=="}
     for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, n)
@@ -56,17 +47,17 @@ def page_annotations(page: Any, textpage: Any, text: str) -> Annotations:
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
         if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
             if value := _field_value(page.formenv, annotation):
-                found.fields.append(PageLine(value, *_rectangle(annotation)))
+                fields.append(PageLine(value, *_rectangle(annotation)))
         elif kind == pdfium.FPDF_ANNOT_LINK:
             if link := _link(page, annotation):
-                _add_mark(found.marks, text, Mark(*_marked(textpage, text, annotation), link=link))
+                _add_mark(marks, text, Mark(*_marked(textpage, text, annotation), link=link))
         elif kind != pdfium.FPDF_ANNOT_POPUP:
             start, end = _marked(textpage, text, annotation) if pdfium.FPDFAnnot_HasAttachmentPoints(annotation) else (0, 0)
             if kind in signs:
-                _add_mark(found.marks, text, Mark(start, end, signs[kind]))
-            found.comments.extend(_comment(annotation, " ".join(clean_text(text[start:end]).split())))
+                _add_mark(marks, text, Mark(start, end, signs[kind]))
+            comments += _comment(annotation, " ".join(clean_text(text[start:end]).split()))
         pdfium.FPDFPage_CloseAnnot(annotation)
-    return found
+    return fields, comments, marks
 
 
 def _comment(annotation: Any, words: str) -> Iterator[str]:
@@ -75,7 +66,7 @@ def _comment(annotation: Any, words: str) -> Iterator[str]:
     if text and text != words:
         date = DATE.match(_annotation_text(annotation, b"M"))
         day = "-".join(filter(None, date.groups())) if date else ""
-        shown = words if len(words) <= _MAX_QUOTED else f"{words[:_MAX_QUOTED].rpartition(' ')[0]} …"
+        shown = words if len(words) <= _MAX_QUOTED else f"{words[:_MAX_QUOTED]}…"
         yield comment_line(text, " ".join(_annotation_text(annotation, b"T").split()), day, f"“{shown}”" if words else "")
 
 
@@ -84,10 +75,8 @@ def _link(page: Any, annotation: Any) -> str:
     import pypdfium2.raw as pdfium
 
     action = pdfium.FPDFLink_GetAction(pdfium.FPDFAnnot_GetLink(annotation))
-    size = min(pdfium.FPDFAction_GetURIPath(page.pdf, action, None, 0), _MAX_LINK_BYTES)
-    buffer = ctypes.create_string_buffer(size + 1)
-    pdfium.FPDFAction_GetURIPath(page.pdf, action, buffer, size)
-    link = "".join(clean_text(buffer.value.decode("utf-8", "replace")).split())
+    address = _written(lambda buffer, size: pdfium.FPDFAction_GetURIPath(page.pdf, action, buffer, size))
+    link = "".join(clean_text(address.partition(b"\0")[0].decode("utf-8", "replace")).split())
     return link if _ADDRESS.match(link) else ""
 
 
@@ -112,7 +101,7 @@ def _rectangle(annotation: Any) -> _Box:
 
 
 def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
-    """The first character below an annotation and the one behind the last, without blanks; the same twice if there are none."""
+    """The first character below an annotation and the one behind the last, of whole words unless it is within one; twice 0 without any."""
     import pypdfium2.raw as pdfium
 
     points, boxes = pdfium.FS_QUADPOINTSF(), list[_Box]()
@@ -120,25 +109,13 @@ def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
         pdfium.FPDFAnnot_GetAttachmentPoints(annotation, n, points)
         xs, ys = (points.x1, points.x2, points.x3, points.x4), (points.y1, points.y2, points.y3, points.y4)
         boxes.append((min(xs), min(ys), max(xs), max(ys)))
-    inside = [n for box in boxes or [_rectangle(annotation)] for n in _characters_in(textpage, box) if text[n : n + 1] not in BLANKS]
-    return _whole_words(text, min(inside), max(inside) + 1) if inside else (0, 0)
-
-
-def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Part of a text without the words at its ends of which it has less than half, else with the rest of them; as it is within a word."""
-    first, last = _word(text, start), _word(text, end - 1)
-    if first == last:
-        return start, end
-    start = first[0] if start - first[0] <= first[1] - start else first[1]
-    end = last[1] if last[1] - end <= end - last[0] else last[0]
-    blanks = len(text[start:end]) - len(text[start:end].lstrip(BLANKS))
-    return start + blanks, start + len(text[start:end].rstrip(BLANKS))
-
-
-def _word(text: str, n: int) -> tuple[int, int]:
-    """The start and end of the word that a character belongs to, in scripts with spaces between words."""
-    before, behind = _WORD_BEFORE.search(text[max(0, n - _CONTEXT) : n]), _WORD.match(text, n)
-    return (n - len(before[0]) if before and behind else n), (behind.end() if behind else n + 1)
+    inside = {n for box in boxes or [_rectangle(annotation)] for n in _characters_in(textpage, box) if text[n : n + 1] not in BLANKS}
+    if not inside:
+        return 0, 0
+    start, end = min(inside), max(inside) + 1
+    around = max(0, start - _CONTEXT)
+    words = [m.span() for m in _WORD.finditer(text, around, end + _CONTEXT) if sum(n in inside for n in range(*m.span())) * 2 >= len(m[0])]
+    return (words[0][0], words[-1][1]) if words else (start, end)
 
 
 def _characters_in(textpage: Any, box: _Box) -> Iterator[int]:
@@ -177,12 +154,12 @@ def with_marks(text: str, page_text: str, marks: Sequence[Mark]) -> str:
             continue
         head, tail = page_text[mark.start : page_places[start]], page_text[page_places[end - 1] + 1 : mark.end]  # quotation marks, stops
         first, last = places[at], places[at + end - start - 1] + 1
-        first, last = first - len(head) * text.endswith(head, 0, first), last + len(tail) * text.startswith(tail, last)
-        if target := link_target(mark.link, page_text[mark.start : mark.end]) if mark.link else "":
+        if target := mark.link and link_target(mark.link, page_text[mark.start : mark.end]):
             inserted.append((last, last - first, f" ({target})"))
+        first, last = first - len(head) * text.endswith(head, 0, first), last + len(tail) * text.startswith(tail, last)
         for line in re.finditer(r"\S(?:.*\S)?", text[first:last]) if mark.sign else ():
-            a, b = first + line.start(), first + line.end()
-            inserted += [(a, MEGABYTE - last + first, mark.sign), (b, last - first, mark.sign)]
+            opening, closing = first + line.start(), first + line.end()
+            inserted += [(opening, MEGABYTE - last + first, mark.sign), (closing, last - first, mark.sign)]
     pieces, position = list[str](), 0
     for place, _, sign in sorted(inserted):
         pieces += [text[position:place], sign]
@@ -191,7 +168,7 @@ def with_marks(text: str, page_text: str, marks: Sequence[Mark]) -> str:
 
 
 def _letters(text: str) -> tuple[list[int], str]:
-    """The letters and digits of a text, by which the same words are found in another one, and their places."""
+    """The places of the letters and digits of a text, and these, by which the same words are found in another one."""
     found = [(n, c) for n, c in comparable_characters(enumerate(text)) if c.isalnum()]
     return [n for n, _ in found], "".join(c for _, c in found)
 
@@ -216,21 +193,25 @@ def _field_value(form: Any, annotation: Any) -> str:
         return checkbox(bool(pdfium.FPDFAnnot_IsChecked(form, annotation)))
     if kind == pdfium.FPDF_FORMFIELD_PUSHBUTTON:
         return ""
-    value = _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, buffer, size))
-    return " ".join(clean_text(value).split())
+    return " ".join(clean_text(_wide_text(lambda *buffer: pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, *buffer))).split())
 
 
 def _annotation_text(annotation: Any, key: bytes) -> str:
     import pypdfium2.raw as pdfium
 
-    return _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetStringValue(annotation, key, buffer, size))
+    return _wide_text(lambda *buffer: pdfium.FPDFAnnot_GetStringValue(annotation, key, *buffer))
 
 
 def _wide_text(call: Callable[[Any, int], int]) -> str:
-    """The UTF-16 text that a function of PDFium writes into a buffer, after telling its size in bytes."""
+    """The UTF-16 text that a function of PDFium writes."""
+    return _written(call).decode("utf-16-le", "replace").partition("\0")[0]
+
+
+def _written(call: Callable[[Any, int], int]) -> bytes:
+    """What a function of PDFium writes into a buffer, after telling its size in bytes."""
     import pypdfium2.raw as pdfium
 
     size = min(call(None, 0), MEGABYTE)
     buffer = ctypes.create_string_buffer(size)
     call(ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
-    return buffer.raw.decode("utf-16-le", "replace").partition("\0")[0]
+    return buffer.raw

@@ -178,6 +178,14 @@ DRAWN = {
     # Lines of a page that lies on its side, either way round, stay apart.
     "on its left": ([sideways("0 1 -1 0 {} 100", 14)], "gathered by the inspector from the books of the auction houses."),
     "on its right": ([sideways("0 -1 1 0 {} 700", -14)], "gathered by the inspector from the books of the auction houses."),
+    # LaTeX's old fonts draw accents over letters, before them or after; PDFium may have them words later, with blanks beside them.
+    "accent before": (["BT /F1 12 Tf 50 700 Td [(Br) (\\250) 600 (u) (cke) ( ) (\\250) 600 (Uber K) (\\250) 600 (oln)] TJ ET"], "Brücke Über Köln"),
+    "accent after": (["BT /F1 12 Tf 50 700 Td [(Fran) (c) 600 (\\270) (ois, caf) (e) 600 (\\264)] TJ ET"], "François, café"),
+    "accent at the end": ([put(50, 700, "Baudis and Sedivy") + put(86, 700, "\\264") + put(86, 600, "a^b \\264 s")], "Baudiś and Sedivy a^b ´ s"),
+    # A hidden layer of OCR is read only where no visible text is.
+    "hidden layer": ([put(50, 700, "The Grey Heron sails.") + "3 Tr " + put(50, 699, "The Grey Her0n sai1s.") + put(50, 600, "A stamp.")],
+                     "The Grey Heron sails. A stamp."),
+    "hidden layer alone": (["3 Tr " + put(50, 600, "The Grey Heron sails.")], "The Grey Heron sails."),
     # PDFium leaves out a character without a meaning, but counts it: the places of all lines would be unknown.
     "no meaning": (
         [put(72, 700, "The keeper of the light saw the softmax\\000 in the", "fog, and he rang the bell for an hour, until it", "was gone.",
@@ -195,6 +203,27 @@ DRAWN = {
 def test_a_page_is_read_as_it_is_seen(streams, text):
     """Whatever the order and the letters in which it is drawn."""
     assert text_of("a.pdf", files.pdf_of(streams)) == text
+
+
+PLEADING = ["The plaintiff bought the fishing boat", "Grey Heron in March and paid", "2,400 crowns to the defendant in", "the office of the notary. The",
+            "defendant promised to deliver the", "boat with two new sails."]  # fmt: skip
+NUMBERS = [str(n) for n in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        [put(90, 700, *PLEADING) + put(60, 700, *NUMBERS)],
+        [rows(zip(NUMBERS, PLEADING, strict=True), (50, 90), step=14)],
+        [rows(zip(PLEADING, NUMBERS, strict=True), (50, 450), step=14)],
+        [put(90, 700, *PLEADING) + put(60, 700, *["101", "102", "103", "104", "105", "106"], size=6)],
+        [rows(zip(NUMBERS, PLEADING, strict=True), (50, 90), step=14), rows(zip(NUMBERS, PLEADING[:3], strict=False), (50, 90), step=14)],
+    ],
+)
+def test_numbers_of_lines_are_no_text(streams):
+    """Beside their lines or drawn apart, in the left margin or the right one."""
+    expected = " ".join(PLEADING + PLEADING[:3] * (len(streams) - 1))
+    assert " ".join(text_of("a.pdf", files.pdf_of(streams)).split()) == expected
 
 
 def pdf_with(more_catalog="", more_page="", objects=()):
