@@ -4,7 +4,7 @@ import ctypes
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import product, takewhile
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import MEGABYTE, clean_text
@@ -109,7 +109,7 @@ def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
         pdfium.FPDFAnnot_GetAttachmentPoints(annotation, n, points)
         xs, ys = (points.x1, points.x2, points.x3, points.x4), (points.y1, points.y2, points.y3, points.y4)
         boxes.append((min(xs), min(ys), max(xs), max(ys)))
-    inside = {n for box in boxes or [_rectangle(annotation)] for n in _characters_in(textpage, box) if text[n : n + 1] not in BLANKS}
+    inside = {n for box in boxes or [_rectangle(annotation)] for n in _characters_in(textpage, text, box) if text[n] not in BLANKS}
     if not inside:
         return 0, 0
     start, end = min(inside), max(inside) + 1
@@ -118,18 +118,24 @@ def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
     return (words[0][0], words[-1][1]) if words else (start, end)
 
 
-def _characters_in(textpage: Any, box: _Box) -> Iterator[int]:
-    """The numbers of the characters whose middle is in a rectangle."""
+def _characters_in(textpage: Any, text: str, box: _Box) -> set[int]:
+    """The numbers of the characters whose middle is in a rectangle, from those at nine points of it on."""
     import pypdfium2.raw as pdfium
 
     left, bottom, right, top = box
     near, middle, up = min((right - left) / 2, 2.0), (left + right) / 2, (top - bottom) / 4
-    tried = product((left + near, middle, right - near), (bottom + up, bottom + 2 * up, top - up))
-    hit = [n for x, y in tried if (n := pdfium.FPDFText_GetCharIndexAtPos(textpage, x, y, 3.0, 3.0)) >= 0]
-    for n in range(min(hit), min(max(hit), min(hit) + _MAX_MARKED) + 1) if hit else ():
+
+    def is_inside(n: int) -> bool:
         a, b, c, d = textpage.get_charbox(n, loose=True)
-        if left - 1 <= (a + c) / 2 <= right + 1 and bottom - 1 <= (b + d) / 2 <= top + 1:
-            yield n
+        return text[n] in BLANKS or bool(left - 1 <= (a + c) / 2 <= right + 1 and bottom - 1 <= (b + d) / 2 <= top + 1)
+
+    found = set[int]()
+    for x, y in product((left + near, middle, right - near), (bottom + up, bottom + 2 * up, top - up)):
+        n = pdfium.FPDFText_GetCharIndexAtPos(textpage, x, y, 3.0, 3.0)
+        if 0 <= n < len(text) and n not in found:
+            found.update(takewhile(is_inside, range(n, max(-1, n - _MAX_MARKED), -1)))
+            found.update(takewhile(is_inside, range(n, min(len(text), n + _MAX_MARKED))))
+    return found
 
 
 def _add_mark(marks: list[Mark], text: str, mark: Mark) -> None:

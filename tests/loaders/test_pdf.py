@@ -178,10 +178,14 @@ DRAWN = {
     # Lines of a page that lies on its side, either way round, stay apart.
     "on its left": ([sideways("0 1 -1 0 {} 100", 14)], "gathered by the inspector from the books of the auction houses."),
     "on its right": ([sideways("0 -1 1 0 {} 700", -14)], "gathered by the inspector from the books of the auction houses."),
-    # LaTeX's old fonts draw accents over letters, before them or after; PDFium may have them words later, with blanks beside them.
-    "accent before": (["BT /F1 12 Tf 50 700 Td [(Br) (\\250) 600 (u) (cke) ( ) (\\250) 600 (Uber K) (\\250) 600 (oln)] TJ ET"], "Brücke Über Köln"),
+    # LaTeX's old fonts draw accents over letters, before them or after; PDFium may have them words later, beside blanks.
+    "accent before": (
+        ["BT /F1 12 Tf 50 700 Td [(Br) (\\250) 600 (u) (cke) ( ) (\\250) 600 (Uber K) (\\250) 600 (oln)] TJ ET"],
+        "Brücke Über Köln"),
     "accent after": (["BT /F1 12 Tf 50 700 Td [(Fran) (c) 600 (\\270) (ois, caf) (e) 600 (\\264)] TJ ET"], "François, café"),
-    "accent at the end": ([put(50, 700, "Baudis and Sedivy") + put(86, 700, "\\264") + put(86, 600, "a^b \\264 s")], "Baudiś and Sedivy a^b ´ s"),
+    "accent at the end": (
+        [put(50, 700, "Baudis and Sedivy") + put(86, 700, "\\264") + put(86, 600, "a^b \\264 s")],
+        "Baudiś and Sedivy a^b ´ s"),
     # A hidden layer of OCR is read only where no visible text is.
     "hidden layer": ([put(50, 700, "The Grey Heron sails.") + "3 Tr " + put(50, 699, "The Grey Her0n sai1s.") + put(50, 600, "A stamp.")],
                      "The Grey Heron sails. A stamp."),
@@ -205,8 +209,14 @@ def test_a_page_is_read_as_it_is_seen(streams, text):
     assert text_of("a.pdf", files.pdf_of(streams)) == text
 
 
-PLEADING = ["The plaintiff bought the fishing boat", "Grey Heron in March and paid", "2,400 crowns to the defendant in", "the office of the notary. The",
-            "defendant promised to deliver the", "boat with two new sails."]  # fmt: skip
+PLEADING = [
+    "The plaintiff bought the fishing boat",
+    "Grey Heron in March and paid",
+    "2,400 crowns to the defendant in",
+    "the office of the notary. The",
+    "defendant promised to deliver the",
+    "boat with two new sails.",
+]
 NUMBERS = [str(n) for n in range(1, 7)]
 
 
@@ -261,6 +271,89 @@ def test_what_lies_on_a_page_is_read(catalog, page, objects, shown, parts):
 
     assert all(words in content.text for words in shown)
     assert [part.label for part in content.parts] == parts
+
+
+LINK, QUAD = f"{ANNOTATION} /Link", "/QuadPoints [136 672 158 672 136 655 158 655] /Rect [136 655 158 672]"  # below 900
+RENT = "The rent is {} crowns."
+MARKED = {
+    "link": ([f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (https://ness.example/rent) >> >>"],
+             "Name:\n\nThe rent (https://ness.example/rent) is 900 crowns."),
+    "half a word": ([f"{LINK} /Rect [80 655 98 672] /A << /S /URI /URI (HTTPS://ness.example/) >> >>"],
+                    "Name:\n\nThe rent (HTTPS://ness.example/) is 900 crowns."),
+    "mail": ([f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (mailto:ane@ness.example?subject=Rent) >> >>"],
+             "Name:\n\nThe rent (ane@ness.example) is 900 crowns."),
+    "two lines": (
+        [f"{LINK} /Rect [50 {y} {x} {y + 17}] /A << /S /URI /URI (https://ness.example/) >> >>" for x, y in ((94, 695), (72, 655))],
+        "Name:\n\nThe (https://ness.example/) rent is 900 crowns."),
+    "within": ([f"{LINK} /Rect [80 655 106 672] /A << /S /GoTo /D [5 0 R /Fit] >> >>",
+                f"{LINK} /Rect [80 655 106 672] /Dest [5 0 R /Fit] >>",
+                f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (javascript:alert\\(1\\)) >> >>"],
+               f"Name:\n\n{RENT.format(900)}"),
+    "struck": ([f"{ANNOTATION} /StrikeOut {QUAD} >>"], f"Name:\n\n{RENT.format('~~900~~')}"),
+    "struck lines": ([f"{ANNOTATION} /StrikeOut /QuadPoints [50 712 86 712 50 695 86 695 50 672 220 672 50 655 220 655] >>"],
+                     "~~Name:~~\n\n~~The rent is 900 crowns.~~"),
+    "highlighted": ([f"{ANNOTATION} /Highlight {QUAD} /Contents (Too high) /T (Ane Holt) >>"],
+                    f"Name:\n\n{RENT.format('==900==')}\n\nComment by Ane Holt on “900”: Too high"),
+    "both": ([f"{ANNOTATION} /Highlight /QuadPoints [50 672 158 672 50 655 158 655] /Contents (The rent is 900) >>",
+              f"{ANNOTATION} /StrikeOut {QUAD} >>"],
+             "Name:\n\n==The rent is ~~900~~== crowns."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("objects", "text"), MARKED.values(), ids=MARKED)
+def test_links_and_the_marks_of_readers_are_read(objects, text):
+    """Addresses outside the document behind their words, struck and highlighted words between signs, notes with what they are about."""
+    annotations = " ".join(f"{n} 0 R" for n in range(7, 7 + len(objects)))
+
+    assert text_of("a.pdf", pdf_with("", f"/Annots [{annotations}]", objects)) == text
+
+
+def test_pages_are_called_by_their_printed_numbers():
+    """Their places among the pages are known beside them."""
+    data = files.pdf_of([put(50, 700, f"Page {word}.") for word in ("one", "two", "three")])
+    labels = b"/Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /St 2 >> 2 << /P (A-) /S /D >>] >> >>"
+    parts = parsed("a.pdf", data.replace(b"/Pages 2 0 R >>", labels, 1)).parts
+
+    assert [(part.label, part.number) for part in parts] == [("page i", 1), ("page 2", 0), ("page A-1", 3)]
+
+
+DATASETS = "<datasets><data><form1>{}<photo>{}</photo></form1></data></datasets>"
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_read"), [("<p1><vessel>Grey &amp; Heron</vessel><berth>4</berth></p1>", True), ("<p1><vessel/></p1>", False)]
+)
+def test_a_form_that_only_adobe_reader_shows_is_read_by_its_data(entries, is_read, capfd):
+    """Its page says no more than that; without entries, the form is not read."""
+    caption = "<caption><value><text>Name of the vessel</text></value></caption>"
+    template = f'<template><subform><field name="vessel">{caption}</field></subform></template>'
+    packets = [f"<< /Length {len(xml)} >>\nstream\n{xml}\nendstream" for xml in (template, DATASETS.format(entries, "A" * 30_000))]
+    data = pdf_with("/NeedsRendering true /AcroForm << /Fields [] /XFA [(template) 7 0 R (datasets) 8 0 R] >>", "", packets)
+    if is_read:
+        assert text_of("a.pdf", data) == "Name of the vessel: Grey & Heron\n\nberth: 4"
+    else:
+        with pytest.raises(Unreadable, match="only Adobe Reader shows"):
+            parsed("a.pdf", data)
+    assert not capfd.readouterr().err
+
+
+def vertical(lines):
+    """A page of columns, whose characters are drawn one by one below each other."""
+    letters = sorted(set("".join(lines)))
+    codes = {c: f"{n:02x}" for n, c in enumerate(letters, 48)}
+    shown = [f"1 0 0 1 {500 - 20 * n} {700 - 12 * m} Tm <{codes[c]}> Tj" for n, line in enumerate(lines) for m, c in enumerate(line)]
+    data = files.pdf_of([f"BT /F1 12 Tf {' '.join(shown)} ET"]).decode().replace("/WinAnsiEncoding", "/WinAnsiEncoding /ToUnicode 7 0 R", 1)
+    codes_to_unicode = "\n".join(f"<{codes[c]}> <{ord(c):04x}>" for c in letters)
+    cmap = f"begincmap 1 begincodespacerange <00> <ff> endcodespacerange {len(letters)} beginbfchar {codes_to_unicode} endbfchar endcmap"
+    stream = f"7 0 obj\n<< /Length {len(cmap)} >>\nstream\n{cmap}\nendstream\nendobj\n"
+    return (data[: data.index("xref")] + stream + "trailer << /Root 1 0 R >>\n%%EOF\n").encode()
+
+
+def test_columns_of_japanese_are_joined_to_sentences():
+    """A column that ends early ends a paragraph."""
+    text = text_of("a.pdf", vertical(["港の時計塔は大工が建てた。鐘は毎朝六", "時に鳴らされる。", "茶屋は月曜日に休む。"]))
+
+    assert text == "港の時計塔は大工が建てた。鐘は毎朝六時に鳴らされる。\n\n茶屋は月曜日に休む。"
 
 
 def without_unicode(text):
