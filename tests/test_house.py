@@ -124,9 +124,9 @@ ROOMS = {
     ],
     "loaders": [
         {"column_labels", "discover", "encodings", "latex_units", "line_numbers", "sandbox"},
-        {"content", "delimited", "headers", "page_lines", "xfa_forms"},
+        {"content", "delimited", "headers", "page_lines"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
-        {"pdf_annotations", "spans"},
+        {"pdf_annotations", "spans", "xfa_forms"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"xml_text"},

@@ -385,7 +385,8 @@ def without_margin_numbers(pages: Sequence[Sequence[PageLine]]) -> list[list[Pag
     for page in pages:
         lines = _with_margin_numbers(page)
         texts = [line.text for line in lines]
-        told = without_line_numbers(texts) or without_line_numbers([_NUMBER_BEHIND.sub(r"\2 \1", text) for text in texts])
+        turned = [_NUMBER_BEHIND.sub(r"\2 \1", text) for text in texts]
+        told = without_line_numbers(texts) or (without_line_numbers(turned) if turned != texts else None)
         if not told and sample:  # a page of few lines, numbered as another one
             told = (without_line_numbers([*sample, *texts]) or [])[len(sample) :]
         elif told and not sample:

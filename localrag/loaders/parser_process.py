@@ -62,7 +62,8 @@ PARSERS = {
 _VERSIONS = {
     **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
     "markup.parse_text": 3,
-    **dict.fromkeys(("html", "mail", "outlook", "pdf.parse_pdf"), 5),
+    **dict.fromkeys(("html", "mail", "outlook"), 5),
+    "pdf.parse_pdf": 6,
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}

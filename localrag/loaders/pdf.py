@@ -226,7 +226,7 @@ def _document_properties(document: Any) -> dict[str, str]:
         return {}  # the text may still be readable
 
 
-def _unshown_form(document: Any, pages: Sequence["_Page"]) -> str:
+def _unshown_form(document: Any, pages: Sequence["_PageContent"]) -> str:
     """The form of a PDF whose page is a notice that only Adobe Reader shows it; else empty. Raises Unreadable for an empty form."""
     import pypdfium2.raw as pdfium
 
@@ -239,7 +239,7 @@ def _unshown_form(document: Any, pages: Sequence["_Page"]) -> str:
     return form
 
 
-class _Page(NamedTuple):
+class _PageContent(NamedTuple):
     """A page's lines, text in PDFium's order, fields, comments and marks, and why OCR must read it; empty if it need not."""
 
     lines: list[PageLine]
@@ -250,7 +250,7 @@ class _Page(NamedTuple):
     unread: str = ""
 
 
-def _page(document: Any, n: int) -> _Page:
+def _page(document: Any, n: int) -> _PageContent:
     """The text layer of a page with the fields of its form and what readers did to it."""
     import pypdfium2
 
@@ -258,14 +258,14 @@ def _page(document: Any, n: int) -> _Page:
         page = document[n]
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
-        return _Page([])  # a broken page must not affect the others
+        return _PageContent([])  # a broken page must not affect the others
     try:
         if _has_unknown_characters(textpage):
-            return _Page([], unread=UNKNOWN_CHARACTERS)
+            return _PageContent([], unread=UNKNOWN_CHARACTERS)
         text = _page_text(textpage)
         lines = list(_lines(textpage, text))
         fields, comments, marks = page_annotations(page, textpage, text)
-        return _Page(lines, text, fields, comments, marks, "a scan" if not fields and _is_scan(page, lines) else "")
+        return _PageContent(lines, text, fields, comments, marks, "a scan" if not fields and _is_scan(page, lines) else "")
     finally:
         textpage.close()
         page.close()
@@ -301,7 +301,7 @@ def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
     """Whether a page is a scan: no text but objects, or an image over half of it and no more text than a stamp."""
     import pypdfium2.raw as pdfium
 
-    letters = sum(c.isalnum() for line in lines for c in line.text)
+    letters = sum(1 for _ in islice((c for line in lines for c in line.text if c.isalnum()), MAX_STAMP_CHARS + 1))
     if letters > MAX_STAMP_CHARS:
         return False
     if not letters:
@@ -339,26 +339,24 @@ def _pieces(textpage: Any, text: str) -> list[PageLine]:
         line = raw.strip(BLANKS)
         if line:
             start = position + raw.index(line[0])
-            for text_of_layer, at in _layers(textpage, line, start):
-                line_text = text_of_layer + HYPHEN * raw.endswith(HYPHEN)
-                piece = _vertical_line(textpage, text_of_layer, at) or _pdf_line(
-                    textpage, line_text, at, at + len(text_of_layer), turn, pieces[-1] if pieces else None
-                )
+            for layer, at, is_hidden in _layers(textpage, line, start):
+                before, shown = pieces[-1] if pieces else None, layer + HYPHEN * raw.endswith(HYPHEN)
+                piece = _vertical_line(textpage, layer, at) or _pdf_line(textpage, shown, at, at + len(layer), turn, before)
                 joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-                has_space, is_hidden = raw.rstrip("\r\n").endswith(" "), _is_hidden(textpage, at)
-                pieces.append(piece._replace(text=joined, has_space=has_space, is_hidden=is_hidden))
+                pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" "), is_hidden=is_hidden))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
 
-def _layers(textpage: Any, line: str, start: int) -> list[tuple[str, int]]:
-    """A line that begins with seen text and goes on with hidden text, or the other way round, as two; any other as it is."""
+def _layers(textpage: Any, line: str, start: int) -> list[tuple[str, int, bool]]:
+    """A line with its start, and whether it is hidden; one that begins with seen text and ends with hidden text, or the reverse, as two."""
     is_hidden = _is_hidden(textpage, start)
     if _is_hidden(textpage, start + len(line) - 1) != is_hidden:
         for word in re.finditer(r"\s\S", line):
             if _is_hidden(textpage, start + word.end() - 1) != is_hidden:
-                return [(line[: word.start()], start), (line[word.end() - 1 :], start + word.end() - 1)]
-    return [(line, start)]
+                n = word.end() - 1
+                return [(line[: word.start()], start, is_hidden), (line[n:], start + n, not is_hidden)]
+    return [(line, start, is_hidden)]
 
 
 def _is_hidden(textpage: Any, n: int) -> bool:
@@ -534,8 +532,9 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
     gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
-        raised = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
-        words[n] = raised.replace(OMITTED, "")
+        if not word.isalpha():
+            raised = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
+            words[n] = raised.replace(OMITTED, "")
         if n == len(words) - 1:
             break
         space = " "

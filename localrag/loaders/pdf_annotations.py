@@ -21,7 +21,7 @@ _MAX_TARGET_CHARS = 200  # a longer address is shown without its query
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:(?:https?|ftps?)://)?(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff"  # scripts without spaces between words, and what is no character
-_WORD = re.compile(rf"[^\s{_UNSPACED}]+|[^\s\ufffe\uffff]")
+_TOKEN = re.compile(rf"[^\s{_UNSPACED}]+|[^\s\ufffe\uffff]")
 _Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
@@ -52,7 +52,8 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
             if link := _link(page, annotation):
                 _add_mark(marks, text, Mark(*_marked(textpage, text, annotation), link=link))
         elif kind != pdfium.FPDF_ANNOT_POPUP:
-            start, end = _marked(textpage, text, annotation) if pdfium.FPDFAnnot_HasAttachmentPoints(annotation) else (0, 0)
+            has_words = kind in signs or pdfium.FPDFAnnot_HasAttachmentPoints(annotation)
+            start, end = _marked(textpage, text, annotation) if has_words else (0, 0)
             if kind in signs:
                 _add_mark(marks, text, Mark(start, end, signs[kind]))
             comments += _comment(annotation, " ".join(clean_text(text[start:end]).split()))
@@ -75,7 +76,7 @@ def _link(page: Any, annotation: Any) -> str:
     import pypdfium2.raw as pdfium
 
     action = pdfium.FPDFLink_GetAction(pdfium.FPDFAnnot_GetLink(annotation))
-    address = _written(lambda buffer, size: pdfium.FPDFAction_GetURIPath(page.pdf, action, buffer, size))
+    address = _buffered(lambda buffer, size: pdfium.FPDFAction_GetURIPath(page.pdf, action, buffer, size))
     link = "".join(clean_text(address.partition(b"\0")[0].decode("utf-8", "replace")).split())
     return link if _ADDRESS.match(link) else ""
 
@@ -114,7 +115,7 @@ def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
         return 0, 0
     start, end = min(inside), max(inside) + 1
     around = max(0, start - _CONTEXT)
-    words = [m.span() for m in _WORD.finditer(text, around, end + _CONTEXT) if sum(n in inside for n in range(*m.span())) * 2 >= len(m[0])]
+    words = [m.span() for m in _TOKEN.finditer(text, around, end + _CONTEXT) if sum(n in inside for n in range(*m.span())) * 2 >= len(m[0])]
     return (words[0][0], words[-1][1]) if words else (start, end)
 
 
@@ -210,10 +211,10 @@ def _annotation_text(annotation: Any, key: bytes) -> str:
 
 def _wide_text(call: Callable[[Any, int], int]) -> str:
     """The UTF-16 text that a function of PDFium writes."""
-    return _written(call).decode("utf-16-le", "replace").partition("\0")[0]
+    return _buffered(call).decode("utf-16-le", "replace").partition("\0")[0]
 
 
-def _written(call: Callable[[Any, int], int]) -> bytes:
+def _buffered(call: Callable[[Any, int], int]) -> bytes:
     """What a function of PDFium writes into a buffer, after telling its size in bytes."""
     import pypdfium2.raw as pdfium
 
