@@ -504,8 +504,10 @@ def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
     PDFium does not always have the Latin letters and digits of a column in their places.
     """
     pair = _UNSPACED_PAIR.search(line)
-    first, second = (textpage.get_charbox(start + pair.start() + n, loose=True) for n in (0, 1)) if pair else (None, None)
-    if not first or not first[0] < (second[0] + second[2]) / 2 < first[2] or second[3] > first[3] - (first[3] - first[1]) / 3:
+    if not pair:
+        return None
+    first, second = (textpage.get_charbox(start + pair.start() + n, loose=True) for n in (0, 1))
+    if not first[0] < (second[0] + second[2]) / 2 < first[2] or second[3] > first[3] - (first[3] - first[1]) / 3:
         return None
     boxes = [(c, textpage.get_charbox(start + n, loose=True)) for n, c in enumerate(line) if c not in BLANKS]
     ordered = sorted((-round((box[1] + box[3]) / 2), box[0], c) for c, box in boxes)
