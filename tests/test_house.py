@@ -126,7 +126,7 @@ ROOMS = {
         {"column_labels", "discover", "encodings", "latex_units", "line_numbers", "sandbox"},
         {"content", "delimited", "headers", "page_lines"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
-        {"pdf_annotations", "spans", "xfa_forms"},
+        {"pdf_annotations", "spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"xml_text"},

@@ -43,7 +43,6 @@ class PageLine(NamedTuple):
     gap: float = 0.0  # left edge of the second cell of a row of two
     has_space: bool = False  # behind its last word
     spaces: tuple[tuple[int, float, float], ...] = ()  # that no one typed: place in the text, left and right edge
-    is_hidden: bool = False  # its letters are not drawn
 
 
 class _PageLines(NamedTuple):
@@ -353,19 +352,15 @@ def is_beside(a: PageLine, b: PageLine) -> bool:
 # Not compared: hyphens that may end a line, PDFium's codes for them, the separator of a table row's cells, marks of struck and highlighted
 # words, accents that stand apart.
 _LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufeff\u00b7~=^`ˆˇˉ" + HYPHEN + OMITTED)
-DOTLESS = {"ı": "i", "ȷ": "j"}
 
 
 def comparable_characters(characters: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Numbered characters without whitespace, hyphens and accents; ligatures and full-width forms as plain letters."""
     for i, character in characters:
-        if character.isascii():
-            if character > " " and character not in _LEFT_OUT:
-                yield i, character
-        elif character not in _LEFT_OUT:
+        if character not in _LEFT_OUT:
             for letter in unicodedata.normalize("NFKD", character):
                 if not letter.isspace() and not unicodedata.combining(letter):
-                    yield i, DOTLESS.get(letter, letter)
+                    yield i, letter
 
 
 def nearest(text: str, wanted: str, expected: int) -> int:
@@ -376,23 +371,14 @@ def nearest(text: str, wanted: str, expected: int) -> int:
     return min(matches, key=lambda position: abs(position - expected), default=-1)
 
 
-_NUMBER_BEHIND = re.compile(r"(.+) · (\d{1,5})")
-
-
-def without_margin_numbers(pages: Sequence[Sequence[PageLine]]) -> list[list[PageLine]]:
-    """The lines of pages without the numbers that count them in a margin."""
-    found, sample = list[list[PageLine]](), list[str]()
-    for page in pages:
-        lines = _with_margin_numbers(page)
-        texts = [line.text for line in lines]
-        turned = [_NUMBER_BEHIND.sub(r"\2 \1", text) for text in texts]
-        told = without_line_numbers(texts) or (without_line_numbers(turned) if turned != texts else None)
-        if not told and sample:  # a page of few lines, numbered as another one
-            told = (without_line_numbers([*sample, *texts]) or [])[len(sample) :]
-        elif told and not sample:
-            sample = texts
-        found.append([_unnumbered(line, text) for line, text in zip(lines, told, strict=True) if text] if told else list(page))
-    return found
+def without_margin_numbers(pages: Sequence[Sequence[PageLine]]) -> Sequence[Sequence[PageLine]]:
+    """The lines of pages without the numbers that count them in the left margin."""
+    numbered = [_with_margin_numbers(page) for page in pages]
+    told = without_line_numbers([line.text for page in numbered for line in page])
+    if told is None:
+        return pages
+    texts = iter(told)
+    return [[_unnumbered(line, text) for line in page if (text := next(texts))] for page in numbered]
 
 
 def _unnumbered(line: PageLine, text: str) -> PageLine:
@@ -405,10 +391,9 @@ def _with_margin_numbers(page: Sequence[PageLine]) -> list[PageLine]:
     lines = [line for line in page if not line.text.isdecimal()]
     if not lines or len(page) - len(lines) < _MIN_TABLE_ROWS:
         return list(page)
-    by_height = sorted(((line.bottom + line.top) / 2, n) for n, line in enumerate(lines))
+    heights = sorted(((line.bottom + line.top) / 2, n) for n, line in enumerate(lines))
     for number in page:
-        if number.text.isdecimal():
-            middle, n = by_height[min(bisect_left(by_height, (number.bottom, 0)), len(lines) - 1)]
-            if number.bottom < middle < number.top:
-                lines[n] = lines[n]._replace(text=f"{number.text} {lines[n].text}")
+        middle, n = heights[min(bisect_left(heights, (number.bottom, 0)), len(lines) - 1)]
+        if number.text.isdecimal() and number.bottom < middle < number.top:
+            lines[n] = lines[n]._replace(text=f"{number.text} {lines[n].text}")
     return lines

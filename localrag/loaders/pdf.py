@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, groupby, islice, pairwise, product
+from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -32,7 +33,6 @@ from localrag.loaders.page_images import frame_count
 from localrag.loaders.page_lines import (
     BLANKS,
     CELL_SEPARATOR,
-    DOTLESS,
     HYPHEN,
     OMITTED,
     PageLine,
@@ -49,7 +49,6 @@ from localrag.loaders.page_lines import (
     without_margin_numbers,
 )
 from localrag.loaders.pdf_annotations import DATE, Mark, page_annotations, with_marks
-from localrag.loaders.xfa_forms import xfa_text
 from localrag.records import DocumentPart
 from localrag.text.hyphenation import DocumentWords
 from localrag.text.sentences import CJK
@@ -153,10 +152,11 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of forms that it does not read
         document.init_forms()  # for the values of fields; no script of the file runs
     layers = [_page(document, n) for n in range(count)]
+    if count == 1 and document.get_formtype() == pypdfium2.raw.FORMTYPE_XFA_FULL and not layers[0].fields:
+        raise Unreadable("a form (XFA) that only Adobe Reader shows")
     scans = {n: page.unread for n, page in enumerate(layers, 1) if page.unread}
     if options.ocr and any(n not in options.pages for n in scans):
         return ParsedFile("", pages_to_ocr=tuple(scans))
-    form = _unshown_form(document, layers)
     page_lines = [ocr_lines(options.pages[n]) or page.lines if n in options.pages else page.lines for n, page in enumerate(layers, 1)]
     page_lines = [
         with_fields(split_columns(split_cells(lines)), page.fields)
@@ -168,7 +168,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     notes = ["\n\n".join(filter(None, (note, *page.comments))) for note, page in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
     pages = zip(page_sections(bodies, notes, known), layers, strict=True)
-    sections = [(label, form or with_marks(text, page.text, page.marks)) for (label, text), page in pages]
+    sections = [(label, with_marks(text, page.text, page.marks)) for (label, text), page in pages]
     text, parts = join_sections([*sections, *inner.sections], sentence_continues)
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
@@ -224,19 +224,6 @@ def _document_properties(document: Any) -> dict[str, str]:
         return {key.lower(): str(value) for key, value in document.get_metadata_dict(skip_empty=True).items()}
     except UnicodeDecodeError:
         return {}  # the text may still be readable
-
-
-def _unshown_form(document: Any, pages: Sequence["_PageContent"]) -> str:
-    """The form of a PDF whose page is a notice that only Adobe Reader shows it; else empty. Raises Unreadable for an empty form."""
-    import pypdfium2.raw as pdfium
-
-    kind = document.get_formtype()
-    is_notice = kind == pdfium.FORMTYPE_XFA_FULL or (kind == pdfium.FORMTYPE_XFA_FOREGROUND and "Adobe" in "".join(p.text for p in pages))
-    if not is_notice or len(pages) != 1 or pages[0].fields:
-        return ""
-    if not (form := xfa_text(document)):
-        raise Unreadable("a form (XFA) that only Adobe Reader shows, without entries")
-    return form
 
 
 class _PageContent(NamedTuple):
@@ -317,7 +304,7 @@ def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
 def _lines(textpage: Any, text: str) -> Iterator[PageLine]:
     """The lines of a page; a piece beside the one before (the next cell of a row, a superscript) belongs to its line."""
     before: PageLine | None = None
-    for piece in _seen_once(_pieces(textpage, text)):
+    for piece in _pieces(textpage, text):
         merged = piece
         if before is not None and is_beside(before, piece):
             merged = _join_pieces(before, piece)
@@ -339,51 +326,12 @@ def _pieces(textpage: Any, text: str) -> list[PageLine]:
         line = raw.strip(BLANKS)
         if line:
             start = position + raw.index(line[0])
-            for layer, at, is_hidden in _layers(textpage, line, start):
-                before, shown = pieces[-1] if pieces else None, layer + HYPHEN * raw.endswith(HYPHEN)
-                piece = _vertical_line(textpage, layer, at) or _pdf_line(textpage, shown, at, at + len(layer), turn, before)
-                joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-                pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" "), is_hidden=is_hidden))
+            shown, before = line + HYPHEN * raw.endswith(HYPHEN), pieces[-1] if pieces else None
+            piece = _vertical_line(textpage, line, start) or _pdf_line(textpage, shown, start, start + len(line), turn, before)
+            joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
-
-
-def _layers(textpage: Any, line: str, start: int) -> list[tuple[str, int, bool]]:
-    """A line with its start, and whether it is hidden; one that begins with seen text and ends with hidden text, or the reverse, as two."""
-    is_hidden = _is_hidden(textpage, start)
-    if _is_hidden(textpage, start + len(line) - 1) != is_hidden:
-        for word in re.finditer(r"\s\S", line):
-            if _is_hidden(textpage, start + word.end() - 1) != is_hidden:
-                n = word.end() - 1
-                return [(line[: word.start()], start, is_hidden), (line[n:], start + n, not is_hidden)]
-    return [(line, start, is_hidden)]
-
-
-def _is_hidden(textpage: Any, n: int) -> bool:
-    """Whether a character is drawn without ink, as programs for OCR do over the picture of a page."""
-    import pypdfium2.raw as pdfium
-
-    drawn = pdfium.FPDFText_GetTextObject(textpage, n)
-    return pdfium.FPDFTextObj_GetTextRenderMode(drawn) in (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
-
-
-def _seen_once(pieces: list[PageLine]) -> list[PageLine]:
-    """The pieces without the hidden ones that stand where others of about their height are seen."""
-    hidden = [piece for piece in pieces if piece.is_hidden]
-    if not hidden or len(hidden) == len(pieces):
-        return pieces
-    usual = median(piece.top - piece.bottom for piece in hidden)
-    seen = {square for p in pieces if not p.is_hidden and p.top - p.bottom < 2 * usual for square in _squares(p)}
-    return [p for p in pieces if not p.is_hidden or len((own := set(_squares(p))) & seen) * 2 < len(own)]
-
-
-def _squares(piece: PageLine) -> Iterator[tuple[int, int]]:
-    """The squares of the page, five points wide, that a piece is on."""
-    left, bottom, right, top = (int(edge // 5) for edge in piece[1:5])
-    return product(range(left, min(right, left + _MAX_SQUARES) + 1), range(bottom, min(top, bottom + _MAX_SQUARES) + 1))
-
-
-_MAX_SQUARES = 500  # of a side
 
 
 def _page_text(textpage: Any) -> str:
@@ -397,16 +345,47 @@ def _page_text(textpage: Any) -> str:
     text = str(textpage.get_text_range(0, count)) if count else ""
     if len(text) != count:
         text = "".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in range(count))
-    return _with_accents(textpage, text.replace("\x02", HYPHEN))
+    return _without_hidden(textpage, _with_accents(textpage, text.replace("\x02", HYPHEN)))
 
 
-_ACCENTS = {
-    **{"¨": "\u0308", "´": "\u0301", "`": "\u0300", "^": "\u0302", "ˆ": "\u0302", "~": "\u0303", "˜": "\u0303", "¯": "\u0304"},
-    **{"ˉ": "\u0304", "ˇ": "\u030c", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a", "¸": "\u0327", "˛": "\u0328", "˝": "\u030b"},
-}
+def _without_hidden(textpage: Any, text: str) -> str:
+    """A page's text without the words of lines that programs for OCR put, without ink, where others are seen."""
+    lines = enumerate(re.finditer(r"[^\r\n]+", text))
+    words = [(n, *word.span()) for n, line in lines for word in _SPACED_WORD.finditer(text, *line.span())]
+    hidden = [word for word in words if _is_hidden(textpage, word[1])]
+    if len(hidden) in (0, len(words)):
+        return text
+    characters, seen = list(text), set[tuple[int, int]]()  # cells of the page
+    for _, start, end in set(words).difference(hidden):
+        left, bottom, right, top = (int(edge // _CELL) for edge in _box(textpage, start, end - 1, 0))
+        if max(right - left, top - bottom) < _MAX_CELLS:
+            seen.update(product(range(left, right + 1), range(bottom, top + 1)))
+    for _, group in groupby(hidden, key=itemgetter(0)):
+        spans = [word[1:] for word in group]
+        boxes = [_box(textpage, start, end - 1, 0) for start, end in spans]
+        n_covered = sum(((a + c) // (2 * _CELL), (b + d) // (2 * _CELL)) in seen for a, b, c, d in boxes)
+        for start, end in spans if n_covered * 2 > len(spans) else ():
+            characters[start:end] = OMITTED * (end - start)
+    return "".join(characters)
+
+
+_SPACED_WORD = re.compile(rf"[^{BLANKS}]+ ?")
+_CELL = 5.0  # points
+_MAX_CELLS = 50  # larger words are watermarks
+
+
+def _is_hidden(textpage: Any, n: int) -> bool:
+    import pypdfium2.raw as pdfium
+
+    drawn = pdfium.FPDFText_GetTextObject(textpage, n)
+    return pdfium.FPDFTextObj_GetTextRenderMode(drawn) in (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
+
+
+_COMBINING = "\u0308\u0301\u0300\u0302\u0302\u0303\u0303\u0304\u0304\u030c\u0306\u0307\u030a\u0327\u0328\u030b"
+_ACCENTS = dict(zip("¨´`^ˆ~˜¯ˉˇ˘˙˚¸˛˝", _COMBINING, strict=True))
+_DOTLESS = {"ı": "i", "ȷ": "j"}
 _MAX_ACCENTS = 3000  # of a page
 _MAX_BEHIND, _MAX_BEFORE = 150, 12  # characters, that an accent may be behind its letter or before it
-_GAP = f" \r\n{OMITTED}"
 _WORD_GAP = 0.15  # times the line height: less than a space
 _ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}\u0300-\u036f]")
 
@@ -420,7 +399,7 @@ def _with_accents(textpage: Any, text: str) -> str:
     for match in islice(_ACCENT.finditer(text), _MAX_ACCENTS):
         n = match.start()
         letter = _letter_below(textpage, text, n)
-        base = DOTLESS.get(characters[letter], characters[letter])
+        base = _DOTLESS.get(characters[letter], characters[letter])
         composed = unicodedata.normalize("NFC", base + _ACCENTS.get(match[0], match[0]))
         if letter != n and len(composed) == 1:
             characters[letter], characters[n] = composed, OMITTED
@@ -443,18 +422,16 @@ def _letter_below(textpage: Any, text: str, accent: int) -> int:
 
 def _close_gap(textpage: Any, characters: list[str], n: int) -> None:
     """Omit the blanks around an accent within a word, and all but one elsewhere."""
-    before = next((m for m in range(n, -1, -1) if characters[m] not in _GAP), -1)
-    behind = next((m for m in range(n, len(characters)) if characters[m] not in _GAP), -1)
+    before = next((m for m in range(n, -1, -1) if characters[m] not in BLANKS), -1)
+    behind = next((m for m in range(n, len(characters)) if characters[m] not in BLANKS), -1)
     blanks = "".join(characters[before + 1 : behind]).replace(OMITTED, "")
     if before < 0 or behind < 0 or not blanks:
         return
     _, bottom, right, top = textpage.get_charbox(before, loose=True)
     left, low, _, high = textpage.get_charbox(behind, loose=True)
     is_in_word = abs(left - right) < _WORD_GAP * (top - bottom) and low < (bottom + top) / 2 < high
-    if not is_in_word and "\n" in blanks and characters[before] == "-":
-        characters[before] = HYPHEN
-    kept = "" if is_in_word or characters[before] == HYPHEN else "\r\n" if "\n" in blanks else " "
-    characters[before + 1 : behind] = [*kept, *[OMITTED] * (behind - before - 1 - len(kept))]
+    kept = "" if is_in_word else min(blanks)  # a line end before a space
+    characters[before + 1 : behind] = kept.ljust(behind - before - 1, OMITTED)
 
 
 def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
@@ -499,23 +476,14 @@ def _quarter_turns(textpage: Any, count: int) -> int:
 
 
 def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
-    """A column of Chinese or Japanese, from top to bottom, with its box as upright text has it; None for any other line.
-
-    PDFium does not always have the Latin letters and digits of a column in their places.
-    """
-    pair = _UNSPACED_PAIR.search(line)
-    if not pair:
+    """A column of Chinese or Japanese, from top to bottom, with its box as upright text has it; None for any other line."""
+    if len(line) < 2 or not all(map(_OCR_CJK.match, line[:2])):
         return None
-    first, second = (textpage.get_charbox(start + pair.start() + n, loose=True) for n in (0, 1))
-    if not first[0] < (second[0] + second[2]) / 2 < first[2] or second[3] > first[3] - (first[3] - first[1]) / 3:
+    left, bottom, right, top = textpage.get_charbox(start, loose=True)
+    second = textpage.get_charbox(start + 1, loose=True)
+    if not left < (second[0] + second[2]) / 2 < right or second[3] > top - (top - bottom) / 3:
         return None
-    boxes = [(c, textpage.get_charbox(start + n, loose=True)) for n, c in enumerate(line) if c not in BLANKS]
-    ordered = sorted((-round((box[1] + box[3]) / 2), box[0], c) for c, box in boxes)
-    bottom, top = min(box[1] for _, box in boxes), max(box[3] for _, box in boxes)
-    return PageLine("".join(c for *_, c in ordered), -top, first[0], -bottom, first[2])
-
-
-_UNSPACED_PAIR = re.compile(rf"[{CJK}](?=[{CJK}])")
+    return PageLine(line, -top, left, -textpage.get_charbox(start + len(line) - 1, loose=True)[1], right)
 
 
 def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before: PageLine | None) -> PageLine:

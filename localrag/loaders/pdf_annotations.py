@@ -4,25 +4,23 @@ import ctypes
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product, takewhile
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import MEGABYTE, clean_text
 from localrag.loaders.inline_text import checkbox, comment_line
 from localrag.loaders.page_lines import BLANKS, PageLine, comparable_characters, nearest
+from localrag.text.sentences import CJK
 
 DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 _MAX_ANNOTATIONS = 2000  # of a page
 _MAX_RECTANGLES = 500  # of an annotation
-_MAX_MARKED = 5000  # characters in a rectangle
 _MAX_QUOTED = 150  # characters of the words that a comment is about
 _CONTEXT = 12  # letters before and behind marked words, by which they are told from the same words elsewhere
 _MAX_TARGET_CHARS = 200  # a longer address is shown without its query
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
-_SCHEME = re.compile(r"(?:(?:https?|ftps?)://)?(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff"  # scripts without spaces between words, and what is no character
-_TOKEN = re.compile(rf"[^\s{_UNSPACED}]+|[^\s\ufffe\uffff]")
-_Box = tuple[float, float, float, float]  # left, bottom, right, top
+_SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
+_WORD = re.compile(rf"[^\s{CJK}\ufffe\uffff]+|[{CJK}]")
+_Place = tuple[float, float, int, int]  # of the middle of a word, its height first, and the numbers of its characters
 
 
 class Mark(NamedTuple):
@@ -38,24 +36,26 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
     """The filled fields of a page's form with their places, the comments of readers, and the marked words. `text`: the page's."""
     import pypdfium2.raw as pdfium
 
-    fields, comments, marks = list[PageLine](), list[str](), list[Mark]()
-    signs = {pdfium.FPDF_ANNOT_STRIKEOUT: "~~", pdfium.FPDF_ANNOT_HIGHLIGHT: "=="}
+    fields, comments, marks, places = list[PageLine](), list[str](), list[Mark](), list[_Place]()
+    signs = {pdfium.FPDF_ANNOT_STRIKEOUT: "~~", pdfium.FPDF_ANNOT_HIGHLIGHT: "==", pdfium.FPDF_ANNOT_UNDERLINE: ""}
     for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, n)
         if annotation is None:
             continue
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        link = _link(page, annotation) if kind == pdfium.FPDF_ANNOT_LINK else ""
+        start = end = 0
+        if link or kind in signs:
+            places = places or sorted(_places(textpage, text))
+            start, end = _marked(annotation, places)
         if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
             if value := _field_value(page.formenv, annotation):
                 fields.append(PageLine(value, *_rectangle(annotation)))
-        elif kind == pdfium.FPDF_ANNOT_LINK:
-            if link := _link(page, annotation):
-                _add_mark(marks, text, Mark(*_marked(textpage, text, annotation), link=link))
-        elif kind != pdfium.FPDF_ANNOT_POPUP:
-            has_words = kind in signs or pdfium.FPDFAnnot_HasAttachmentPoints(annotation)
-            start, end = _marked(textpage, text, annotation) if has_words else (0, 0)
-            if kind in signs:
-                _add_mark(marks, text, Mark(start, end, signs[kind]))
+        elif link and marks and marks[-1].link == link and not text[marks[-1].end : start].strip(BLANKS):
+            marks[-1] = marks[-1]._replace(end=max(marks[-1].end, end))  # its words on the next line
+        elif end:
+            marks.append(Mark(start, end, signs.get(kind, ""), link))
+        if kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP):
             comments += _comment(annotation, " ".join(clean_text(text[start:end]).split()))
         pdfium.FPDFPage_CloseAnnot(annotation)
     return fields, comments, marks
@@ -93,7 +93,7 @@ def _bare(address: str) -> str:
     return "".join(filter(str.isalnum, _SCHEME.sub("", address))).lower()
 
 
-def _rectangle(annotation: Any) -> _Box:
+def _rectangle(annotation: Any) -> tuple[float, float, float, float]:
     import pypdfium2.raw as pdfium
 
     box = pdfium.FS_RECTF()
@@ -101,51 +101,29 @@ def _rectangle(annotation: Any) -> _Box:
     return box.left, box.bottom, box.right, box.top
 
 
-def _marked(textpage: Any, text: str, annotation: Any) -> tuple[int, int]:
-    """The first character below an annotation and the one behind the last, of whole words unless it is within one; twice 0 without any."""
+def _places(textpage: Any, text: str) -> Iterator[_Place]:
+    """The places of the words of a page."""
+    for word in _WORD.finditer(text):
+        left, bottom, _, top = textpage.get_charbox(word.start(), loose=True)
+        yield (bottom + top) / 2, (left + textpage.get_charbox(word.end() - 1, loose=True)[2]) / 2, *word.span()
+
+
+def _marked(annotation: Any, places: Sequence[_Place]) -> tuple[int, int]:
+    """The first character of the words below an annotation and the one behind the last; twice 0 without any."""
     import pypdfium2.raw as pdfium
 
-    points, boxes = pdfium.FS_QUADPOINTSF(), list[_Box]()
+    points, boxes = pdfium.FS_QUADPOINTSF(), list[tuple[float, float, float, float]]()
     for n in range(min(pdfium.FPDFAnnot_CountAttachmentPoints(annotation), _MAX_RECTANGLES)):
         pdfium.FPDFAnnot_GetAttachmentPoints(annotation, n, points)
         xs, ys = (points.x1, points.x2, points.x3, points.x4), (points.y1, points.y2, points.y3, points.y4)
         boxes.append((min(xs), min(ys), max(xs), max(ys)))
-    inside = {n for box in boxes or [_rectangle(annotation)] for n in _characters_in(textpage, text, box) if text[n] not in BLANKS}
-    if not inside:
-        return 0, 0
-    start, end = min(inside), max(inside) + 1
-    around = max(0, start - _CONTEXT)
-    words = [m.span() for m in _TOKEN.finditer(text, around, end + _CONTEXT) if sum(n in inside for n in range(*m.span())) * 2 >= len(m[0])]
-    return (words[0][0], words[-1][1]) if words else (start, end)
-
-
-def _characters_in(textpage: Any, text: str, box: _Box) -> set[int]:
-    """The numbers of the characters whose middle is in a rectangle, from those at nine points of it on."""
-    import pypdfium2.raw as pdfium
-
-    left, bottom, right, top = box
-    near, middle, up = min((right - left) / 2, 2.0), (left + right) / 2, (top - bottom) / 4
-
-    def is_inside(n: int) -> bool:
-        a, b, c, d = textpage.get_charbox(n, loose=True)
-        return text[n] in BLANKS or bool(left - 1 <= (a + c) / 2 <= right + 1 and bottom - 1 <= (b + d) / 2 <= top + 1)
-
-    found = set[int]()
-    for x, y in product((left + near, middle, right - near), (bottom + up, bottom + 2 * up, top - up)):
-        n = pdfium.FPDFText_GetCharIndexAtPos(textpage, x, y, 3.0, 3.0)
-        if 0 <= n < len(text) and n not in found:
-            found.update(takewhile(is_inside, range(n, max(-1, n - _MAX_MARKED), -1)))
-            found.update(takewhile(is_inside, range(n, min(len(text), n + _MAX_MARKED))))
-    return found
-
-
-def _add_mark(marks: list[Mark], text: str, mark: Mark) -> None:
-    """Add a mark; to the one before, if it is of the same kind and only blanks are between them."""
-    before = marks[-1] if marks else None
-    if before and before[2:] == mark[2:] and before.start <= mark.start and not text[before.end : mark.start].strip(BLANKS):
-        marks[-1] = before._replace(end=max(before.end, mark.end))
-    elif mark.end > mark.start:
-        marks.append(mark)
+    inside = [
+        word
+        for left, bottom, right, top in boxes or [_rectangle(annotation)]
+        for _, x, *word in places[bisect_left(places, (bottom, 0.0, 0, 0)) : bisect_left(places, (top, 0.0, 0, 0))]
+        if left <= x <= right
+    ]
+    return (min(start for start, _ in inside), max(end for _, end in inside)) if inside else (0, 0)
 
 
 def with_marks(text: str, page_text: str, marks: Sequence[Mark]) -> str:
@@ -154,41 +132,34 @@ def with_marks(text: str, page_text: str, marks: Sequence[Mark]) -> str:
         return text
     places, letters = _letters(text)
     page_places, page_letters = _letters(page_text)
-    inserted = list[tuple[int, int, str]]()  # at the same place, the marks of fewer words close first
+    inserted = list[tuple[int, str]]()
     for mark in marks:
         start, end = bisect_left(page_places, mark.start), bisect_left(page_places, mark.end)
-        if end == start or (at := _place(letters, page_letters, start, end)) < 0:
+        at = _found(letters, page_letters, start, end)
+        if end == start or at < 0:
             continue
-        head, tail = page_text[mark.start : page_places[start]], page_text[page_places[end - 1] + 1 : mark.end]  # quotation marks, stops
         first, last = places[at], places[at + end - start - 1] + 1
         if target := mark.link and link_target(mark.link, page_text[mark.start : mark.end]):
-            inserted.append((last, last - first, f" ({target})"))
-        first, last = first - len(head) * text.endswith(head, 0, first), last + len(tail) * text.startswith(tail, last)
-        for line in re.finditer(r"\S(?:.*\S)?", text[first:last]) if mark.sign else ():
-            opening, closing = first + line.start(), first + line.end()
-            inserted += [(opening, MEGABYTE - last + first, mark.sign), (closing, last - first, mark.sign)]
-    pieces, position = list[str](), 0
-    for place, _, sign in sorted(inserted):
-        pieces += [text[position:place], sign]
-        position = place
-    return "".join([*pieces, text[position:]])
+            inserted.append((last, f" ({target})"))
+        for line in re.finditer(r"\S.*", text[first:last]) if mark.sign else ():
+            inserted += [(first + line.start(), mark.sign), (first + line.end(), mark.sign)]
+    for place, sign in sorted(inserted, reverse=True):
+        text = text[:place] + sign + text[place:]
+    return text
 
 
 def _letters(text: str) -> tuple[list[int], str]:
-    """The places of the letters and digits of a text, and these, by which the same words are found in another one."""
-    found = [(n, c) for n, c in comparable_characters(enumerate(text)) if c.isalnum()]
-    return [n for n, _ in found], "".join(c for _, c in found)
+    """The places of the letters of a text, and these, by which the same words are found in another one."""
+    found = list(comparable_characters(enumerate(text)))
+    return [n for n, _ in found], "".join(letter for _, letter in found)
 
 
-def _place(letters: str, page_letters: str, start: int, end: int) -> int:
+def _found(letters: str, page_letters: str, start: int, end: int) -> int:
     """Where letters `start` to `end` of a page stand in the text that was made of it; -1 if they are not there."""
-    expected = start * len(letters) // len(page_letters)
-    for before, behind in ((_CONTEXT, _CONTEXT), (_CONTEXT, 0), (0, _CONTEXT), (0, 0)):
-        first = max(start - before, 0)
-        found = nearest(letters, page_letters[first : end + behind], expected)
-        if found >= 0:
-            return found + start - first
-    return -1
+    expected = start * len(letters) // max(len(page_letters), 1)
+    first = max(start - _CONTEXT, 0)
+    found = nearest(letters, page_letters[first : end + _CONTEXT], expected)
+    return found + start - first if found >= 0 else nearest(letters, page_letters[start:end], expected)
 
 
 def _field_value(form: Any, annotation: Any) -> str:
