@@ -1,7 +1,6 @@
 """The lines of pages: running heads removed, footnotes apart, cells and columns told apart, paragraphs joined."""
 
 import re
-import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -347,28 +346,6 @@ def is_beside(a: PageLine, b: PageLine) -> bool:
     """Whether one line is at the vertical center of the other, and `b` to the right; text without height is not."""
     level = a.top > a.bottom and (a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top)
     return level and b.left >= a.right - 1 and not a.text.endswith(HYPHEN)
-
-
-# Not compared: hyphens that may end a line, PDFium's codes for them, the separator of a table row's cells, marks of struck and highlighted
-# words, accents that stand apart.
-_LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufeff\u00b7~=^`ˆˇˉ" + HYPHEN + OMITTED)
-
-
-def comparable_characters(characters: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Numbered characters without whitespace, hyphens and accents; ligatures and full-width forms as plain letters."""
-    for i, character in characters:
-        if character not in _LEFT_OUT:
-            for letter in unicodedata.normalize("NFKD", character):
-                if not letter.isspace() and not unicodedata.combining(letter):
-                    yield i, letter
-
-
-def nearest(text: str, wanted: str, expected: int) -> int:
-    """The position of `wanted` in a text nearest to `expected`; -1 if there is none."""
-    after = text.find(wanted, expected)
-    before = text.rfind(wanted, 0, expected + len(wanted))
-    matches = [position for position in (after, before) if position >= 0]
-    return min(matches, key=lambda position: abs(position - expected), default=-1)
 
 
 def without_margin_numbers(pages: Sequence[Sequence[PageLine]]) -> Sequence[Sequence[PageLine]]:

@@ -48,7 +48,7 @@ from localrag.loaders.page_lines import (
     with_fields,
     without_margin_numbers,
 )
-from localrag.loaders.pdf_annotations import DATE, Mark, page_annotations, with_marks
+from localrag.loaders.pdf_annotations import DATE, Signs, page_annotations
 from localrag.records import DocumentPart
 from localrag.text.hyphenation import DocumentWords
 from localrag.text.sentences import CJK
@@ -167,9 +167,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *page.comments))) for note, page in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
-    pages = zip(page_sections(bodies, notes, known), layers, strict=True)
-    sections = [(label, with_marks(text, page.text, page.marks)) for (label, text), page in pages]
-    text, parts = join_sections([*sections, *inner.sections], sentence_continues)
+    text, parts = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
@@ -227,13 +225,11 @@ def _document_properties(document: Any) -> dict[str, str]:
 
 
 class _PageContent(NamedTuple):
-    """A page's lines, text in PDFium's order, fields, comments and marks, and why OCR must read it; empty if it need not."""
+    """A page's lines, fields and comments, and why OCR must read it; empty if it need not."""
 
     lines: list[PageLine]
-    text: str = ""
     fields: Sequence[PageLine] = ()
     comments: Sequence[str] = ()
-    marks: Sequence[Mark] = ()
     unread: str = ""
 
 
@@ -250,9 +246,9 @@ def _page(document: Any, n: int) -> _PageContent:
         if _has_unknown_characters(textpage):
             return _PageContent([], unread=UNKNOWN_CHARACTERS)
         text = _page_text(textpage)
-        lines = list(_lines(textpage, text))
-        fields, comments, marks = page_annotations(page, textpage, text)
-        return _PageContent(lines, text, fields, comments, marks, "a scan" if not fields and _is_scan(page, lines) else "")
+        fields, comments, signs = page_annotations(page, textpage, text)
+        lines = list(_lines(textpage, text, signs))
+        return _PageContent(lines, fields, comments, "a scan" if not fields and _is_scan(page, lines) else "")
     finally:
         textpage.close()
         page.close()
@@ -301,10 +297,10 @@ def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
     return False
 
 
-def _lines(textpage: Any, text: str) -> Iterator[PageLine]:
+def _lines(textpage: Any, text: str, signs: Signs) -> Iterator[PageLine]:
     """The lines of a page; a piece beside the one before (the next cell of a row, a superscript) belongs to its line."""
     before: PageLine | None = None
-    for piece in _pieces(textpage, text):
+    for piece in _pieces(textpage, text, signs):
         merged = piece
         if before is not None and is_beside(before, piece):
             merged = _join_pieces(before, piece)
@@ -315,7 +311,7 @@ def _lines(textpage: Any, text: str) -> Iterator[PageLine]:
         yield before
 
 
-def _pieces(textpage: Any, text: str) -> list[PageLine]:
+def _pieces(textpage: Any, text: str, signs: Signs) -> list[PageLine]:
     """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom.
 
     A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
@@ -327,7 +323,7 @@ def _pieces(textpage: Any, text: str) -> list[PageLine]:
         if line:
             start = position + raw.index(line[0])
             shown, before = line + HYPHEN * raw.endswith(HYPHEN), pieces[-1] if pieces else None
-            piece = _vertical_line(textpage, line, start) or _pdf_line(textpage, shown, start, start + len(line), turn, before)
+            piece = _vertical_line(textpage, line, start) or _pdf_line(textpage, shown, start, turn, before, signs)
             joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
@@ -421,17 +417,13 @@ def _letter_below(textpage: Any, text: str, accent: int) -> int:
 
 
 def _close_gap(textpage: Any, characters: list[str], n: int) -> None:
-    """Omit the blanks around an accent within a word, and all but one elsewhere."""
-    before = next((m for m in range(n, -1, -1) if characters[m] not in BLANKS), -1)
-    behind = next((m for m in range(n, len(characters)) if characters[m] not in BLANKS), -1)
-    blanks = "".join(characters[before + 1 : behind]).replace(OMITTED, "")
-    if before < 0 or behind < 0 or not blanks:
-        return
+    """Omit the blanks around an accent within a word."""
+    before = next((m for m in range(n, -1, -1) if characters[m] not in BLANKS), n)
+    behind = next((m for m in range(n, len(characters)) if characters[m] not in BLANKS), n)
     _, bottom, right, top = textpage.get_charbox(before, loose=True)
     left, low, _, high = textpage.get_charbox(behind, loose=True)
-    is_in_word = abs(left - right) < _WORD_GAP * (top - bottom) and low < (bottom + top) / 2 < high
-    kept = "" if is_in_word else min(blanks)  # a line end before a space
-    characters[before + 1 : behind] = kept.ljust(behind - before - 1, OMITTED)
+    if abs(left - right) < _WORD_GAP * (top - bottom) and low < (bottom + top) / 2 < high:
+        characters[before + 1 : behind] = OMITTED * (behind - before - 1)
 
 
 def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
@@ -486,13 +478,14 @@ def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
     return PageLine(line, -top, left, -textpage.get_charbox(start + len(line) - 1, loose=True)[1], right)
 
 
-def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before: PageLine | None) -> PageLine:
+def _pdf_line(textpage: Any, text: str, start: int, turn: int, before: PageLine | None, signs: Signs) -> PageLine:
     """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents.
 
     `before`: the line that the page has before it.
     """
     import pypdfium2.raw as pdfium
 
+    end = start + len(text.rstrip(HYPHEN))
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
     mark = _raised_start(textpage, text, start, turn)
@@ -502,7 +495,11 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
     gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
-        if not word.isalpha():
+        if not signs.keys().isdisjoint(range(at, position)):
+            signed = (signs.get(m, _NO_SIGNS) for m in range(at, position))
+            words[n] = "".join(opening + c + closing for (opening, closing), c in zip(signed, word, strict=False))
+            words[n] = words[n].replace(OMITTED, "")[len(mark) * (n == 0) :]
+        elif not word.isalpha():
             raised = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
             words[n] = raised.replace(OMITTED, "")
         if n == len(words) - 1:
@@ -526,6 +523,7 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
     return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at, spaces=spaces if has_places else ())
 
 
+_NO_SIGNS = ("", "")
 _MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+\)?")
 _MAYBE_RAISED_START = re.compile(r"[\d*†‡§]{1,3}\)?(?=[^\s\d*†‡§/⁄])")
 _RAISED_SIZE = 0.85  # of the size of the character before, below which a digit may be raised

@@ -3,40 +3,42 @@
 import ctypes
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import MEGABYTE, clean_text
 from localrag.loaders.inline_text import checkbox, comment_line
-from localrag.loaders.page_lines import BLANKS, PageLine, comparable_characters, nearest
+from localrag.loaders.page_lines import BLANKS, PageLine
 from localrag.text.sentences import CJK
 
 DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 _MAX_ANNOTATIONS = 2000  # of a page
 _MAX_RECTANGLES = 500  # of an annotation
 _MAX_QUOTED = 150  # characters of the words that a comment is about
-_CONTEXT = 12  # letters before and behind marked words, by which they are told from the same words elsewhere
 _MAX_TARGET_CHARS = 200  # a longer address is shown without its query
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
+_PUNCTUATION = '.,;:!?)]"”’'
 _WORD = re.compile(rf"[^\s{CJK}\ufffe\uffff]+|[{CJK}]")
 _Place = tuple[float, float, int, int]  # of the middle of a word, its height first, and the numbers of its characters
+Signs = Mapping[int, tuple[str, str]]  # by the number of a character, what is to stand before it and behind it
 
 
-class Mark(NamedTuple):
+class _Mark(NamedTuple):
     """Characters `start` to `end` of a page's text that are struck out or highlighted, by the sign for it, or lead to an address."""
 
     start: int
     end: int
-    sign: str = ""
-    link: str = ""
+    sign: str
+    link: str
 
 
-def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine], list[str], list[Mark]]:
-    """The filled fields of a page's form with their places, the comments of readers, and the marked words. `text`: the page's."""
+def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine], list[str], Signs]:
+    """The filled fields of a page's form with their places, the comments of readers, and what stands by its characters. `text`: its own."""
     import pypdfium2.raw as pdfium
 
-    fields, comments, marks, places = list[PageLine](), list[str](), list[Mark](), list[_Place]()
+    fields, comments, marks, places = list[PageLine](), list[str](), list[_Mark](), list[_Place]()
     signs = {pdfium.FPDF_ANNOT_STRIKEOUT: "~~", pdfium.FPDF_ANNOT_HIGHLIGHT: "==", pdfium.FPDF_ANNOT_UNDERLINE: ""}
     for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, n)
@@ -54,11 +56,11 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
         elif link and marks and marks[-1].link == link and not text[marks[-1].end : start].strip(BLANKS):
             marks[-1] = marks[-1]._replace(end=max(marks[-1].end, end))  # its words on the next line
         elif end:
-            marks.append(Mark(start, end, signs.get(kind, ""), link))
+            marks.append(_Mark(start, end, signs.get(kind, ""), link))
         if kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP):
             comments += _comment(annotation, " ".join(clean_text(text[start:end]).split()))
         pdfium.FPDFPage_CloseAnnot(annotation)
-    return fields, comments, marks
+    return fields, comments, _signs(marks, text)
 
 
 def _comment(annotation: Any, words: str) -> Iterator[str]:
@@ -126,40 +128,15 @@ def _marked(annotation: Any, places: Sequence[_Place]) -> tuple[int, int]:
     return (min(start for start, _ in inside), max(end for _, end in inside)) if inside else (0, 0)
 
 
-def with_marks(text: str, page_text: str, marks: Sequence[Mark]) -> str:
-    """A page's text with the marks of its words, which are found by their letters. `page_text`: its text in PDFium's order."""
-    if not marks:
-        return text
-    places, letters = _letters(text)
-    page_places, page_letters = _letters(page_text)
-    inserted = list[tuple[int, str]]()
-    for mark in marks:
-        start, end = bisect_left(page_places, mark.start), bisect_left(page_places, mark.end)
-        at = _found(letters, page_letters, start, end)
-        if end == start or at < 0:
-            continue
-        first, last = places[at], places[at + end - start - 1] + 1
-        if target := mark.link and link_target(mark.link, page_text[mark.start : mark.end]):
-            inserted.append((last, f" ({target})"))
-        for line in re.finditer(r"\S.*", text[first:last]) if mark.sign else ():
-            inserted += [(first + line.start(), mark.sign), (first + line.end(), mark.sign)]
-    for place, sign in sorted(inserted, reverse=True):
-        text = text[:place] + sign + text[place:]
-    return text
-
-
-def _letters(text: str) -> tuple[list[int], str]:
-    """The places of the letters of a text, and these, by which the same words are found in another one."""
-    found = list(comparable_characters(enumerate(text)))
-    return [n for n, _ in found], "".join(letter for _, letter in found)
-
-
-def _found(letters: str, page_letters: str, start: int, end: int) -> int:
-    """Where letters `start` to `end` of a page stand in the text that was made of it; -1 if they are not there."""
-    expected = start * len(letters) // max(len(page_letters), 1)
-    first = max(start - _CONTEXT, 0)
-    found = nearest(letters, page_letters[first : end + _CONTEXT], expected)
-    return found + start - first if found >= 0 else nearest(letters, page_letters[start:end], expected)
+def _signs(marks: Sequence[_Mark], text: str) -> Signs:
+    signs = defaultdict[int, tuple[str, str]](lambda: ("", ""))
+    for start, end, sign, link in marks:
+        words = text[start:end]
+        target = f" ({shown})" if link and (shown := link_target(link, words)) else ""
+        last = start + len(words.rstrip(_PUNCTUATION) if link else words) - 1
+        signs[start] = (signs[start][0] + sign, signs[start][1])
+        signs[last] = (signs[last][0], sign + target + signs[last][1])
+    return signs
 
 
 def _field_value(form: Any, annotation: Any) -> str:

@@ -2,18 +2,20 @@
 
 import ctypes
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import OpenFile
-from localrag.loaders.page_lines import comparable_characters, nearest
 from localrag.loaders.pdf import legible_words
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 MIN_QUOTE_CHARS = 8  # characters of a partial match, if the quote is not found in one piece
 _UNITS = 100_000  # PDFium returns positions in whole pixels: render size that makes them precise
+# Ignored characters: hyphens that may end a line, PDFium's codes for them, the separator of a table row's cells, signs of marks, accents.
+_LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufffe\ufeff\u00b7~=^`ˆˇˉ")
 _TARGET = re.compile(r" \((?:\w+:|www\.|[^\s()@]+@)[^\s()]+\)")  # of a link, which the page does not show
 
 
@@ -34,7 +36,7 @@ def find_quote_boxes(
             shown += [_pdf_page(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
             shown.sort(key=lambda sheet: sheet.number)
         letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]
-        wanted = "".join(letter for _, letter in comparable_characters(enumerate(_TARGET.sub("", quote))))
+        wanted = "".join(letter for _, letter in _comparable_characters(enumerate(_TARGET.sub("", quote))))
         matched = [letters[i] for i in _aligned("".join(letter for *_, letter in letters), wanted, before)]
         return {
             "pages": [
@@ -78,7 +80,7 @@ def _ocr_page(number: int, page: Mapping[str, Any]) -> _Page:
             for line in cited
         ]
 
-    letters = list(comparable_characters((i, c) for i, word in enumerate(words) for c in word[0]))
+    letters = list(_comparable_characters((i, c) for i, word in enumerate(words) for c in word[0]))
     return _Page(number, width, height, letters, boxes)
 
 
@@ -87,7 +89,16 @@ def _letters(textpage: Any) -> Iterator[tuple[int, str]]:
     import pypdfium2.raw as pdfium
 
     codes = (pdfium.FPDFText_GetUnicode(textpage, i) for i in range(textpage.count_chars()))
-    return comparable_characters((i, chr(code)) for i, code in enumerate(codes) if 0 < code < 0x110000)
+    return _comparable_characters((i, chr(code)) for i, code in enumerate(codes) if 0 < code < 0x110000)
+
+
+def _comparable_characters(characters: Any) -> Iterator[tuple[int, str]]:
+    """Characters without whitespace, hyphens and accents; ligatures and full-width forms as plain letters."""
+    for i, character in characters:
+        if character not in _LEFT_OUT:
+            for letter in unicodedata.normalize("NFKD", character):
+                if not (letter.isspace() or unicodedata.combining(letter)):
+                    yield i, letter
 
 
 def _aligned(text: str, wanted: str, before: float) -> list[int]:
@@ -95,7 +106,7 @@ def _aligned(text: str, wanted: str, before: float) -> list[int]:
     if not wanted:
         return []
     expected = int(before * len(text))
-    match = nearest(text, wanted, expected)
+    match = _nearest(text, wanted, expected)
     if match >= 0:
         return list(range(match, match + len(wanted)))
     positions: list[int] = []
@@ -111,6 +122,14 @@ def _aligned(text: str, wanted: str, before: float) -> list[int]:
         positions += range(start, start + length)
         position, n_matched = start + length, n_matched + length
     return positions if 2 * len(positions) > len(wanted) else []
+
+
+def _nearest(text: str, wanted: str, expected: int) -> int:
+    """The position of `wanted` in a text nearest to `expected`; -1 if there is none."""
+    after = text.find(wanted, expected)
+    before = text.rfind(wanted, 0, expected + len(wanted))
+    matches = [position for position in (after, before) if position >= 0]
+    return min(matches, key=lambda position: abs(position - expected), default=-1)
 
 
 def _boxes(page: Any, textpage: Any, characters: Sequence[int]) -> list[Box]:
