@@ -142,7 +142,7 @@ def _row_groups(rows: Iterable[ExportedRow]) -> Iterator[list[ExportedRow]]:
         yield group
 
 
-DOCUMENT_PART_FIELDS = ("label", "start", "end", "number")  # of a part of a document; the last of pages with other labels
+DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 
 def write_jsonl(db: Database, folder: Path) -> dict[str, int]:

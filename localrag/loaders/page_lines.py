@@ -1,7 +1,6 @@
 """The lines of pages: running heads removed, footnotes apart, cells and columns told apart, paragraphs joined."""
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, takewhile
@@ -41,7 +40,6 @@ class PageLine(NamedTuple):
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
     has_space: bool = False  # behind its last word
-    spaces: tuple[tuple[int, float, float], ...] = ()  # that no one typed: place in the text, left and right edge
 
 
 class _PageLines(NamedTuple):
@@ -62,7 +60,8 @@ def strip_running_heads(pages: Sequence[Sequence[PageLine]]) -> list[list[PageLi
     counts = Counter(key for of_page in keys for key in of_page if key)
     running = {key for key, times in counts.items() if times >= max(_MIN_RUNNING_PAGES, _MIN_RUNNING_SHARE * len(pages))}
     divided = [_divided(page, n + offset, running) for n, page in enumerate(pages)]
-    interrupts = [bool(a.body and b.body) and _unfinished(a.body[-1].text, b.body[0].text) for a, b in pairwise(divided)]
+    ends = [(a.body[-1].text, b.body[0].text) if a.body and b.body else ("", "") for a, b in pairwise(divided)]
+    interrupts = [line.endswith(HYPHEN) or sentence_continues(line, following) for line, following in ends]
     return [
         [line for key, line in page.head if not (before or _OWN_LINE.fullmatch(key))]
         + page.body
@@ -100,10 +99,6 @@ def _key(line: PageLine, number: int) -> str:
     key = _NUMBER.sub(lambda m: "#" if int(m[0]) == number else m[0], line.text)
     is_plain = not line.is_row and not any(c.isdigit() for c in key)
     return key if "#" in key or is_plain else ""
-
-
-def _unfinished(line: str, following: str) -> bool:
-    return line.endswith(HYPHEN) or sentence_continues(line, following)
 
 
 def page_sections(pages: Sequence[str], notes: Sequence[str] = (), known: DocumentWords = NO_WORDS) -> Iterator[tuple[str, str]]:
@@ -165,43 +160,6 @@ def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -
     return end
 
 
-_MIN_TABLE_ROWS = 3
-_NARROW_GAP = 0.4  # times the usual height of a table's lines: wider than a space
-_MAX_CROSSING = 0.25  # of the rows with a gap between cells, that may have text where it is
-
-
-def split_cells(lines: Sequence[PageLine]) -> list[PageLine]:
-    """Lines in which the cells of table rows that stand close are divided where the other rows have gaps."""
-    found: list[PageLine] = []
-    for is_row, group in groupby(lines, key=lambda line: line.is_row and bool(line.spaces)):
-        rows = list(group)
-        found += map(_CloseCells(rows).divided, rows) if is_row and len(rows) >= _MIN_TABLE_ROWS else rows
-    return found
-
-
-class _CloseCells:
-    """The gaps between the cells of a table's rows."""
-
-    def __init__(self, rows: Sequence[PageLine]) -> None:
-        self._rows = rows
-        self._least = _NARROW_GAP * median(row.top - row.bottom for row in rows)
-        self._gaps = [[(a, b) for at, a, b in row.spaces if row.text.startswith(CELL_SEPARATOR, at)] for row in rows]
-
-    def divided(self, row: PageLine) -> PageLine:
-        """A row with separators in place of the spaces that stand in a gap of other rows."""
-        text = row.text
-        for at, a, b in reversed(row.spaces):
-            is_wide = b - a > self._least and not text.startswith(CELL_SEPARATOR, at) and text.startswith(" ", at)
-            if is_wide and self._is_gap((a + b) / 2):
-                text = text[:at] + CELL_SEPARATOR + text[at + 1 :]
-        return row if text == row.text else row._replace(text=text, gap=0.0, spaces=())
-
-    def _is_gap(self, x: float) -> bool:
-        n_gaps = sum(any(a <= x <= b for a, b in gaps) for gaps in self._gaps)
-        n_crossed = sum(row.left < x < row.right and not any(a <= x <= b for _, a, b in row.spaces) for row in self._rows)
-        return n_gaps >= 2 and n_crossed <= _MAX_CROSSING * n_gaps
-
-
 _MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
 _COLUMN_GAP_SHIFT = 3.0  # points that the second column's left edge may vary by
 _MIN_RUN_ON = 0.5  # of the lines of columns, which go on in the next one
@@ -253,7 +211,7 @@ def rejoin_hyphenated(text: str, following: str, known: DocumentWords) -> str:
     return text[:-1] + "-" * has_hyphen + following
 
 
-_UNSPACED_CHARACTER = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
+UNSPACED = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 
 
 def line_words(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
@@ -290,7 +248,7 @@ def _line_separator(text: str, following: str, *, has_space: bool) -> str:
     """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there, none after a hyphen."""
     if _DIVIDED_AT_HYPHEN.search(text[-3:]) and following[:1].isalnum():
         return ""
-    if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
+    if not (UNSPACED.match(text[-1:]) and UNSPACED.match(following)):
         return " "
     return " " if has_space and _HANGUL.match(text[-1:]) else ""
 
@@ -319,7 +277,7 @@ def _continues_paragraph(lines: Sequence[PageLine], n: int, step: float) -> bool
     if gap < 0:
         return unfinished  # the next column
     right_edges = [other.right for other in lines[max(n - 5, 0) : n + 5] if abs(other.left - before.left) < 2.5 * large]
-    n_first = _MAX_MOVED if _UNSPACED_CHARACTER.match(line.text) else len(line.text.split(" ")[0])
+    n_first = _MAX_MOVED if UNSPACED.match(line.text) else len(line.text.split(" ")[0])
     word_width = (line.right - line.left) * n_first / max(len(line.text), 1)
     is_full = before.right + word_width + 0.2 * large > max(right_edges, default=before.right)
     is_indented = line.left - before.left > 0.8 * large and before.text.endswith(SENTENCE_END)
@@ -350,27 +308,26 @@ def is_beside(a: PageLine, b: PageLine) -> bool:
 
 def without_margin_numbers(pages: Sequence[Sequence[PageLine]]) -> Sequence[Sequence[PageLine]]:
     """The lines of pages without the numbers that count them in the left margin."""
-    numbered = [_with_margin_numbers(page) for page in pages]
+    numbered = [_without_number_column(page) for page in pages]
     told = without_line_numbers([line.text for page in numbered for line in page])
     if told is None:
-        return pages
+        return numbered
     texts = iter(told)
     return [[_unnumbered(line, text) for line in page if (text := next(texts))] for page in numbered]
 
 
 def _unnumbered(line: PageLine, text: str) -> PageLine:
     is_row = CELL_SEPARATOR in text
-    return line if text == line.text else line._replace(text=text, left=line.gap or line.left, is_row=is_row, gap=0.0, spaces=())
+    return line if text == line.text else line._replace(text=text, left=line.gap or line.left, is_row=is_row, gap=0.0)
 
 
-def _with_margin_numbers(page: Sequence[PageLine]) -> list[PageLine]:
-    """A page's lines with the numbers of a column of its own before the text at their height; those beside no text are left out."""
-    lines = [line for line in page if not line.text.isdecimal()]
-    if not lines or len(page) - len(lines) < _MIN_TABLE_ROWS:
-        return list(page)
-    heights = sorted(((line.bottom + line.top) / 2, n) for n, line in enumerate(lines))
-    for number in page:
-        middle, n = heights[min(bisect_left(heights, (number.bottom, 0)), len(lines) - 1)]
-        if number.text.isdecimal() and number.bottom < middle < number.top:
-            lines[n] = lines[n]._replace(text=f"{number.text} {lines[n].text}")
-    return lines
+def _without_number_column(page: Sequence[PageLine]) -> Sequence[PageLine]:
+    """A page's lines without a column, drawn apart, that counts them."""
+    numbers = [line for line in page if line.text.isdecimal() and len(line.text) < 5]
+    is_column = 1 in (len({round(n.left) for n in numbers}), len({round(n.right) for n in numbers}))
+    if len(numbers) < _MIN_NUMBERS or not is_column or any(int(b.text) - int(a.text) != 1 for a, b in pairwise(numbers)):
+        return page
+    return [line for line in page if not (line.text.isdecimal() and len(line.text) < 5)]
+
+
+_MIN_NUMBERS = 5

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate, groupby, islice, pairwise, product
+from itertools import groupby, islice, pairwise, product
 from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
@@ -35,13 +35,13 @@ from localrag.loaders.page_lines import (
     CELL_SEPARATOR,
     HYPHEN,
     OMITTED,
+    UNSPACED,
     PageLine,
     is_beside,
     join_paragraphs,
     line_words,
     page_sections,
     sentence_continues,
-    split_cells,
     split_columns,
     split_footnotes,
     strip_running_heads,
@@ -51,13 +51,11 @@ from localrag.loaders.page_lines import (
 from localrag.loaders.pdf_annotations import DATE, Signs, page_annotations
 from localrag.records import DocumentPart
 from localrag.text.hyphenation import DocumentWords
-from localrag.text.sentences import CJK
 
 MIN_CONFIDENCE = 40  # words of lower confidence are stains, lines of drawings, signatures
 ILLEGIBLE = "no legible text"
 _OCR_CELL_GAP = 2.0  # times the line height: a gap between cells of a row
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-‐¬]$")
-_OCR_CJK = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 OcrWord = Sequence[Any]
 
 
@@ -102,7 +100,7 @@ def _ocr_line(words: Sequence[OcrWord], page_height: float, usual_height: float)
 def _spaced(words: Sequence[OcrWord], height: float) -> Iterator[str]:
     yield words[0][0]
     for before, word in pairwise(words):
-        close = _OCR_CJK.match(before[0][-1]) and _OCR_CJK.match(word[0][0])
+        close = UNSPACED.match(before[0][-1]) and UNSPACED.match(word[0][0])
         yield CELL_SEPARATOR if word[1] - before[3] > _OCR_CELL_GAP * height else "" if close else " "
         yield word[0]
 
@@ -128,7 +126,6 @@ def unread_page_metadata(pages: Mapping[int, str]) -> tuple[tuple[str, str], ...
     return metadata_pairs(**{"not read": "; ".join(shown)})
 
 
-_NOTED_GAP = 0.3  # times the line height: a space that may divide cells
 _CELL_GAP = 1.3  # times the line height: a gap between cells, wider than the spaces of justified text
 MAX_STAMP_CHARS = 40  # letters that scanners and their programs stamp on pages
 _JUNK_TITLE = re.compile(
@@ -159,8 +156,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile("", pages_to_ocr=tuple(scans))
     page_lines = [ocr_lines(options.pages[n]) or page.lines if n in options.pages else page.lines for n, page in enumerate(layers, 1)]
     page_lines = [
-        with_fields(split_columns(split_cells(lines)), page.fields)
-        for lines, page in zip(without_margin_numbers(page_lines), layers, strict=True)
+        with_fields(split_columns(lines), page.fields) for lines, page in zip(without_margin_numbers(page_lines), layers, strict=True)
     ]
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
     known = line_words(page_lines)
@@ -183,13 +179,9 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 def _with_printed_number(document: Any, part: DocumentPart) -> DocumentPart:
     """A part that is a page with the number that is printed on it, such as iv."""
-    n = int(part.label.removeprefix("page ")) if _PAGE.fullmatch(part.label) else 0
-    printed = " ".join(clean_text(document.get_page_label(n - 1)).split())[:_MAX_LABEL_CHARS] if n else ""
+    n = int(part.label.removeprefix("page ")) if re.fullmatch(r"page \d+", part.label) else 0
+    printed = " ".join(clean_text(document.get_page_label(n - 1)).split())[:20] if n else ""
     return replace(part, label=f"page {printed}", number=n) if printed and printed != str(n) else part
-
-
-_PAGE = re.compile(r"page \d+")
-_MAX_LABEL_CHARS = 20
 
 
 def _text(lines: Sequence[PageLine], known: DocumentWords) -> str:
@@ -434,15 +426,13 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
         return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
     if _is_raised_piece(before, line):
-        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left, spaces=())
+        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    moved = ((at + len(before.text) + len(space), left, right) for at, left, right in line.spaces)
-    spaces = (*before.spaces, *[(len(before.text), before.right, line.left)] * bool(space), *moved)
     text = before.text + space + line.text
-    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space, spaces)
+    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
 
 
 def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
@@ -453,7 +443,6 @@ def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
     return is_near and is_small and piece.bottom > base.bottom + _RAISED_SHIFT * height and bool(_RAISED_MARK.fullmatch(piece.text))
 
 
-_SEPARATOR_CHARACTERS = " ·"
 _RAISED_MARK = re.compile(r"[\d*†‡§]{1,3}")
 _RAISED_GAP = 0.35  # times the line height, that a mark is near the word before
 
@@ -469,7 +458,7 @@ def _quarter_turns(textpage: Any, count: int) -> int:
 
 def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
     """A column of Chinese or Japanese, from top to bottom, with its box as upright text has it; None for any other line."""
-    if len(line) < 2 or not all(map(_OCR_CJK.match, line[:2])):
+    if len(line) < 2 or not all(map(UNSPACED.match, line[:2])):
         return None
     left, bottom, right, top = textpage.get_charbox(start, loose=True)
     second = textpage.get_charbox(start + 1, loose=True)
@@ -483,16 +472,13 @@ def _pdf_line(textpage: Any, text: str, start: int, turn: int, before: PageLine 
 
     `before`: the line that the page has before it.
     """
-    import pypdfium2.raw as pdfium
-
     end = start + len(text.rstrip(HYPHEN))
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
-    mark = _raised_start(textpage, text, start, turn)
+    mark = "" if start in signs else _raised_start(textpage, text, start, turn)
     _, bottom, right, top = _box(textpage, start + len(mark), end - 1, turn)
     words = text.split(" ")
     position, gap_at = start, 0.0
-    gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
         if not signs.keys().isdisjoint(range(at, position)):
@@ -509,18 +495,12 @@ def _pdf_line(textpage: Any, text: str, start: int, turn: int, before: PageLine 
             before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
             if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
-            is_wide = after - before_gap > _NOTED_GAP * (top - bottom)
-            if is_wide and (space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1):
-                gaps.append((n, before_gap, after))  # typed spaces are within a cell
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
-    ends = list(accumulate(map(len, words)))
-    spaces = tuple((ends[n] - len(words[n]) + len(words[n].rstrip(_SEPARATOR_CHARACTERS)), a, b) for n, a, b in gaps)
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
     gap_at = gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0
-    has_places = len(joined) == ends[-1]
-    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at, spaces=spaces if has_places else ())
+    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at)
 
 
 _NO_SIGNS = ("", "")
@@ -529,7 +509,6 @@ _MAYBE_RAISED_START = re.compile(r"[\d*†‡§]{1,3}\)?(?=[^\s\d*†‡§/⁄])
 _RAISED_SIZE = 0.85  # of the size of the character before, below which a digit may be raised
 _RAISED_SHIFT = 0.15  # of that size, that its foot is higher
 _EXPONENT_BASE = re.compile(r"(?:\b(?:[kcdmµ]?m|ft|in|[a-zA-Z])|(?<!\d)10)\Z")
-_ISOTOPE = re.compile(r"(?:[23]H|[67]Li|\d{2,3}(?:C|N|O|P|K|U|Na|Cl|Ca|Cr|Fe|Ga|Kr|Rb|Sr|Tc|Cs|Ba|Xe|Pb|Rn|Ra|Th|Pu))\b")
 
 
 def _with_raised(textpage: Any, word: str, at: int, turn: int) -> str:
@@ -556,7 +535,7 @@ def _raised_start(textpage: Any, text: str, at: int, turn: int) -> str:
 
 def _marked_word(mark: str, word: str, before: str) -> str:
     """A word behind a raised mark, which belongs to the text before or is that of a note."""
-    is_note = not (_EXPONENT_BASE.search(before) or _ISOTOPE.match(mark + word))
+    is_note = not _EXPONENT_BASE.search(before)
     return superscript(mark, is_note=is_note) + (" " if is_note and word[:1].isalnum() else "") + word
 
 

@@ -5,7 +5,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from localrag.loaders.content import MEGABYTE, clean_text
 from localrag.loaders.inline_text import checkbox, comment_line
@@ -16,22 +16,13 @@ DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 _MAX_ANNOTATIONS = 2000  # of a page
 _MAX_RECTANGLES = 500  # of an annotation
 _MAX_QUOTED = 150  # characters of the words that a comment is about
-_MAX_TARGET_CHARS = 200  # a longer address is shown without its query
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
 _PUNCTUATION = '.,;:!?)]"”’'
 _WORD = re.compile(rf"[^\s{CJK}\ufffe\uffff]+|[{CJK}]")
 _Place = tuple[float, float, int, int]  # of the middle of a word, its height first, and the numbers of its characters
+_Mark = tuple[int, int, str, str]  # the first character, the one behind the last, the sign for it, the address it leads to
 Signs = Mapping[int, tuple[str, str]]  # by the number of a character, what is to stand before it and behind it
-
-
-class _Mark(NamedTuple):
-    """Characters `start` to `end` of a page's text that are struck out or highlighted, by the sign for it, or lead to an address."""
-
-    start: int
-    end: int
-    sign: str
-    link: str
 
 
 def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine], list[str], Signs]:
@@ -53,10 +44,10 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
         if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
             if value := _field_value(page.formenv, annotation):
                 fields.append(PageLine(value, *_rectangle(annotation)))
-        elif link and marks and marks[-1].link == link and not text[marks[-1].end : start].strip(BLANKS):
-            marks[-1] = marks[-1]._replace(end=max(marks[-1].end, end))  # its words on the next line
+        elif link and marks and marks[-1][3] == link and not text[marks[-1][1] : start].strip(BLANKS):
+            marks[-1] = (marks[-1][0], max(marks[-1][1], end), "", link)  # its words on the next line
         elif end:
-            marks.append(_Mark(start, end, signs.get(kind, ""), link))
+            marks.append((start, end, signs.get(kind, ""), link))
         if kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP):
             comments += _comment(annotation, " ".join(clean_text(text[start:end]).split()))
         pdfium.FPDFPage_CloseAnnot(annotation)
@@ -69,8 +60,7 @@ def _comment(annotation: Any, words: str) -> Iterator[str]:
     if text and text != words:
         date = DATE.match(_annotation_text(annotation, b"M"))
         day = "-".join(filter(None, date.groups())) if date else ""
-        shown = words if len(words) <= _MAX_QUOTED else f"{words[:_MAX_QUOTED]}…"
-        yield comment_line(text, " ".join(_annotation_text(annotation, b"T").split()), day, f"“{shown}”" if words else "")
+        yield comment_line(text, " ".join(_annotation_text(annotation, b"T").split()), day, f"“{words[:_MAX_QUOTED]}”" if words else "")
 
 
 def _link(page: Any, annotation: Any) -> str:
@@ -85,8 +75,6 @@ def _link(page: Any, annotation: Any) -> str:
 
 def link_target(link: str, words: str) -> str:
     """The address of a link as it is shown: empty where the words are the address, that of a mail without its subject."""
-    if len(link) > _MAX_TARGET_CHARS:
-        link = re.split(r"[?#]", link, maxsplit=1)[0][:_MAX_TARGET_CHARS]
     target = link[7:].partition("?")[0] if link.lower().startswith("mailto:") else link
     return "" if _bare(target) in _bare(words) else target
 

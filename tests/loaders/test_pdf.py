@@ -115,7 +115,6 @@ def test_lines_are_joined_to_paragraphs(lines, text):
 LEFT = ["The society met on the tenth", "of June in the long room and", "thanked the members for the", "gifts to the museum."]
 RIGHT = ["The treasurer then read the", "accounts of the year, and the", "meeting asked the master to", "paint the boathouse."]
 TONS = [("Port of Ness", "412 tons"), ("Wessel", "388 tons"), ("Skerry", "75 tons"), ("Vardby", "9 tons")]
-SCORES = [("BM25", "7", "47.0"), ("BM25 with gold", "31", "50.1"), ("Gold", "9", "42.6"), ("Gold and both", "12", "43.1")]
 
 
 def rows(cells, places, size=10, step=12):
@@ -142,9 +141,8 @@ DRAWN = {
         ["BT /F1 1 Tf 12 0 0 12 50 700 Tm (Lit in 1871) Tj 7 0 0 7 129.2 705 Tm (3\\)) Tj 12 0 0 12 137.6 700 Tm (, by Rask) Tj ET"
          " BT /F1 12 Tf 50 600 Td (12) Tj /F1 7 Tf 5 Ts 80 0 Td (4) Tj ET"],
         "Lit in 1871[3], by Rask\n\n12 · 4"),
-    # A note begins with its mark, and an isotope with its number.
+    # A note begins with its mark.
     "note": ([RAISED.format(5, 4, "3", 8, 3, "The letter")], "[3] The letter is not older than this."),
-    "isotope": ([RAISED.format(5, 4, "14", 8, 6, "C of the letter")], "^14C of the letter is not older than this."),
     # Footnotes, at the end of a page in smaller print, stand behind the sentence that they interrupt.
     "footnotes": (
         [put(50, 700, "Ruth Sand wrote to the master of the harbour", "and asked him for a berth at")
@@ -168,8 +166,6 @@ DRAWN = {
     # Two columns that are drawn row by row are read one after the other; the rows of a table are told from them.
     "columns": ([rows(zip(LEFT, RIGHT, strict=True), (50, 320))], f"{' '.join(LEFT)}\n\n{' '.join(RIGHT)}"),
     "table": ([rows(TONS, (50, 320))], "\n".join(map(" · ".join, TONS))),
-    # Cells that stand close are divided where other rows have gaps: a wide cell leaves hardly more than a space before the next one.
-    "close cells": ([rows(SCORES, (72, 162, 240), step=14)], "\n".join(map(" · ".join, SCORES))),
     # Wide gaps divide cells; a row is a line of its own between the paragraphs.
     "gaps": (
         [put(50, 700, "The ships that the town had in the year of 1974:", "Name      Port      Tons", "Skua      Vardby    71",
@@ -290,7 +286,7 @@ MARKED = {
                f"Name:\n\n{RENT.format(900)}"),
     "struck": ([f"{ANNOTATION} /StrikeOut {QUAD} >>"], f"Name:\n\n{RENT.format('~~900~~')}"),
     "struck lines": ([f"{ANNOTATION} /StrikeOut /QuadPoints [50 712 86 712 50 695 86 695 50 672 220 672 50 655 220 655] >>"],
-                     "~~Name:~~\n\n~~The rent is 900 crowns.~~"),
+                     "~~Name:\n\nThe rent is 900 crowns.~~"),
     "highlighted": ([f"{ANNOTATION} /Highlight {QUAD} /Contents (Too high) /T (Ane Holt) >>"],
                     f"Name:\n\n{RENT.format('==900==')}\n\nComment by Ane Holt on “900”: Too high"),
 }  # fmt: skip
