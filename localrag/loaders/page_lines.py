@@ -325,9 +325,6 @@ def _without_number_column(page: Sequence[PageLine]) -> Sequence[PageLine]:
     """A page's lines without a column, drawn apart, that counts them."""
     numbers = [line for line in page if line.text.isdecimal() and len(line.text) < 5]
     is_column = 1 in (len({round(n.left) for n in numbers}), len({round(n.right) for n in numbers}))
-    if len(numbers) < _MIN_NUMBERS or not is_column or any(int(b.text) - int(a.text) != 1 for a, b in pairwise(numbers)):
+    if len(numbers) < 5 or not is_column or any(int(b.text) - int(a.text) != 1 for a, b in pairwise(numbers)):
         return page
     return [line for line in page if not (line.text.isdecimal() and len(line.text) < 5)]
-
-
-_MIN_NUMBERS = 5

@@ -239,14 +239,10 @@ def _page(document: Any, n: int) -> _PageContent:
             return _PageContent([], unread=UNKNOWN_CHARACTERS)
         text = _page_text(textpage)
         fields, comments, signs = page_annotations(page, textpage, text)
-        lines = list(_lines(textpage, text, signs))
-        return _PageContent(lines, fields, comments, "a scan" if not fields and _is_scan(page, lines) else "")
+        return _PageContent(list(_lines(textpage, text, signs)), fields, comments, "a scan" if not fields and _is_scan(page, text) else "")
     finally:
         textpage.close()
         page.close()
-
-
-_CHARACTERS_TRIED = 300  # of a page
 
 
 def _has_unknown_characters(textpage: Any) -> bool:
@@ -257,7 +253,7 @@ def _has_unknown_characters(textpage: Any) -> bool:
     import pypdfium2.raw as pdfium
 
     count = textpage.count_chars()
-    tried = range(0, count, max(1, count // _CHARACTERS_TRIED))
+    tried = range(0, count, max(1, count // 300))
     unknown = [n for n in tried if pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1]
     return len(unknown) > len(tried) / 2 and not reads_like_words("".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in unknown))
 
@@ -266,17 +262,14 @@ def reads_like_words(text: str) -> bool:
     """Whether characters are those of words in Latin letters rather than the codes of unknown ones: nearly all plain, and half frequent."""
     letters = [c for c in text.lower() if "a" <= c <= "z"]
     is_plain = sum(c.isascii() and c.isprintable() for c in text) >= 0.9 * len(text)
-    return is_plain and len(letters) >= _MIN_LETTERS and sum(c in "etaoinsr" for c in letters) > 0.48 * len(letters)
+    return is_plain and len(letters) >= 20 and sum(c in "etaoinsr" for c in letters) > 0.48 * len(letters)
 
 
-_MIN_LETTERS = 20
-
-
-def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
+def _is_scan(page: Any, text: str) -> bool:
     """Whether a page is a scan: no text but objects, or an image over half of it and no more text than a stamp."""
     import pypdfium2.raw as pdfium
 
-    letters = sum(1 for _ in islice((c for line in lines for c in line.text if c.isalnum()), MAX_STAMP_CHARS + 1))
+    letters = sum(map(str.isalnum, text))
     if letters > MAX_STAMP_CHARS:
         return False
     if not letters:
@@ -304,10 +297,7 @@ def _lines(textpage: Any, text: str, signs: Signs) -> Iterator[PageLine]:
 
 
 def _pieces(textpage: Any, text: str, signs: Signs) -> list[PageLine]:
-    """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom.
-
-    A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
-    """
+    """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom."""
     turn = _quarter_turns(textpage, len(text))
     position, pieces = 0, list[PageLine]()
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text):
@@ -379,10 +369,7 @@ _ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}\u0300-\u036f]")
 
 
 def _with_accents(textpage: Any, text: str) -> str:
-    """A page's text in which accents that are drawn over letters are part of them: LaTeX's old fonts have no letters with accents.
-
-    PDFium often has an accent words after its letter, and blanks beside it.
-    """
+    """A page's text in which accents that are drawn over letters are part of them: LaTeX's old fonts have no letters with accents."""
     characters = list(text)
     for match in islice(_ACCENT.finditer(text), _MAX_ACCENTS):
         n = match.start()
@@ -468,10 +455,7 @@ def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
 
 
 def _pdf_line(textpage: Any, text: str, start: int, turn: int, before: PageLine | None, signs: Signs) -> PageLine:
-    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents.
-
-    `before`: the line that the page has before it.
-    """
+    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents."""
     end = start + len(text.rstrip(HYPHEN))
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
