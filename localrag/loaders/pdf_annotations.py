@@ -19,8 +19,8 @@ _MAX_QUOTED = 150  # characters of the words that a comment is about
 _ADDRESS = re.compile(r"(?:https?|ftps?)://.|(?:mailto|tel|sms|news|doi|urn|geo):.|www\..", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
 _PUNCTUATION = '.,;:!?)]"”’'
-_WORD = re.compile(rf"[^\s{CJK}\ufffe\uffff]+|[{CJK}]")
-_Place = tuple[float, float, int, int]  # of the middle of a word, its height first, and the numbers of its characters
+_TOKEN = re.compile(rf"[^\s{CJK}\ufffe\uffff]+|[{CJK}]")
+_TokenPlace = tuple[float, float, int, int]  # of the middle of a word, its height first, and the numbers of its characters
 _Mark = tuple[int, int, str, str]  # the first character, the one behind the last, the sign for it, the address it leads to
 Signs = Mapping[int, tuple[str, str]]  # by the number of a character, what is to stand before it and behind it
 
@@ -29,7 +29,7 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
     """The filled fields of a page's form with their places, the comments of readers, and what stands by its characters. `text`: its own."""
     import pypdfium2.raw as pdfium
 
-    fields, comments, marks, places = list[PageLine](), list[str](), list[_Mark](), list[_Place]()
+    fields, comments, marks, places = list[PageLine](), list[str](), list[_Mark](), list[_TokenPlace]()
     signs = {pdfium.FPDF_ANNOT_STRIKEOUT: "~~", pdfium.FPDF_ANNOT_HIGHLIGHT: "==", pdfium.FPDF_ANNOT_UNDERLINE: ""}
     for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, n)
@@ -39,7 +39,7 @@ def page_annotations(page: Any, textpage: Any, text: str) -> tuple[list[PageLine
         link = _link(page, annotation) if kind == pdfium.FPDF_ANNOT_LINK else ""
         start = end = 0
         if link or kind in signs:
-            places = places or sorted(_places(textpage, text))
+            places = places or sorted(_token_places(textpage, text))
             start, end = _marked(annotation, places)
         if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
             if value := _field_value(page.formenv, annotation):
@@ -91,14 +91,14 @@ def _rectangle(annotation: Any) -> tuple[float, float, float, float]:
     return box.left, box.bottom, box.right, box.top
 
 
-def _places(textpage: Any, text: str) -> Iterator[_Place]:
+def _token_places(textpage: Any, text: str) -> Iterator[_TokenPlace]:
     """The places of the words of a page."""
-    for word in _WORD.finditer(text):
+    for word in _TOKEN.finditer(text):
         left, bottom, _, top = textpage.get_charbox(word.start(), loose=True)
         yield (bottom + top) / 2, (left + textpage.get_charbox(word.end() - 1, loose=True)[2]) / 2, *word.span()
 
 
-def _marked(annotation: Any, places: Sequence[_Place]) -> tuple[int, int]:
+def _marked(annotation: Any, places: Sequence[_TokenPlace]) -> tuple[int, int]:
     """The first character of the words below an annotation and the one behind the last; twice 0 without any."""
     import pypdfium2.raw as pdfium
 
