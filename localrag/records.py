@@ -48,11 +48,12 @@ def to_row(record: "DataclassInstance", keys: Mapping[str, str]) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """A named span of a document's text: "page 3", "slide 2", "sheet Sales"."""
+    """A named span of a document's text: "page 3", "slide 2", "sheet Sales". `number`: of a page whose label is another one, from 1."""
 
     label: str
     start: int
     end: int
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

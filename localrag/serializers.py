@@ -163,7 +163,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
         "length": length,
         "from": first,
         "to": last,
-        "parts": [{"label": label, "start": a, "end": b} for label, a, b in document["parts"]],
+        "parts": [{"label": label, "start": a, "end": b} for label, a, b, *_ in document["parts"]],
         "segments": _segments(text, first, mark),
         "entities": [{k: r[k] for k in ("id", "name", "type")} for r in (browse.entities_in_span(db, document_id, *mark) if mark else [])],
     }

@@ -150,7 +150,7 @@ def write_jsonl(db: Database, folder: Path) -> dict[str, int]:
     tables: dict[str, Iterable[ExportedRow]] = {
         "documents": (
             row
-            | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=True)) for part in row["parts"]]}
+            | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=False)) for part in row["parts"]]}
             for row in export_rows.documents(db)
         ),
         "chunks": export_rows.chunks(db),

@@ -137,7 +137,7 @@ def normalize_typography(content: ParsedFile) -> ParsedFile:
     def moved(offset: int) -> int:
         return min(offset + shifts[bisect_right(ends, offset) - 1], len(text))
 
-    parts = (DocumentPart(p.label, moved(p.start), moved(p.end)) for p in content.parts)
+    parts = (replace(p, start=moved(p.start), end=moved(p.end)) for p in content.parts)
     blocks = (replace(b, start=moved(b.start), end=moved(b.end)) for b in content.blocks)
     inner = (replace(d, cut=moved(d.cut), start=moved(d.start), end=moved(d.end)) for d in content.inner)
     return replace(content, text=text, parts=tuple(parts), blocks=tuple(blocks), inner=tuple(inner))

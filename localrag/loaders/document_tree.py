@@ -90,12 +90,12 @@ def link_target(link: str, words: str) -> str:
     if len(link) > MAX_TARGET_CHARS:
         link = re.split(r"[?#]", link, maxsplit=1)[0]
     target = link[7:].partition("?")[0] if link.lower().startswith("mailto:") else link
-    is_said = _bare(target) in _bare("".join(words.split()))
+    is_said = _bare(target) in _bare(words)
     return "" if is_said or len(link) > MAX_TARGET_CHARS else target
 
 
 def _bare(address: str) -> str:
-    return _SCHEME.sub("", address).rstrip("/").lower()
+    return "".join(filter(str.isalnum, _SCHEME.sub("", address))).lower()
 
 
 @dataclass(frozen=True, slots=True)

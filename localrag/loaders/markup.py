@@ -9,6 +9,7 @@ from typing import Any
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
 from localrag.loaders.document_tree import moved_blocks
 from localrag.loaders.html import html_content
+from localrag.loaders.line_numbers import without_line_numbers
 from localrag.records import DocumentBlock
 from localrag.text.hyphenation import document_words, is_compound
 from localrag.text.outline import BlockKind
@@ -26,10 +27,6 @@ _HEADING = {
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
 _CHAT_START = re.compile(r"window\.YTD\.|\W{0,4}\d{1,4}\W")
 _ESCAPED = re.compile(r"(?:\\u[\da-fA-F]{4})+")
-_NUMBERED = re.compile(r"\s*(\d{1,5})(?:\s+(.*))?")
-_MIN_COUNTED_SHARE = 0.6  # of the lines of a text
-_MIN_CONTINUED_SHARE = 0.1  # of these, that go on within a sentence
-_MIN_LINE_CHARS = 20  # on average
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 _TABLE_TAG = re.compile(rf"{_FENCED.pattern}|^[ \t]*(?P<start><table\b)|(?P<end></table\s*>)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
@@ -44,20 +41,8 @@ def parse_text(file: OpenFile, options: LoadOptions) -> ParsedFile:
             return ParsedFile(chat)
     if file.suffix.lower() not in {".txt", ".text"}:
         return ParsedFile(text)
-    lines = _without_line_numbers(text.splitlines())
+    lines = without_line_numbers(text.splitlines())
     return ParsedFile(join_divided_words(text if lines is None else "\n".join(lines)))
-
-
-def _without_line_numbers(lines: list[str]) -> list[str] | None:
-    """The lines that are not blank without the numbers that count them; None if none are counted."""
-    filled = [line.strip() for line in lines if line.strip()]
-    matches = {n: match for n, line in enumerate(filled) if (match := _NUMBERED.fullmatch(line))}
-    offsets = {n: int(match[1]) - n for n, match in matches.items()}
-    texts = {n: matches[n][2] or "" for n, offset in offsets.items() if offset in (offsets.get(n - 1), offsets.get(n + 1))}
-    stripped = [texts.get(n, line) for n, line in enumerate(filled)]
-    n_continued = sum(stripped[n - 1][-1:].isalnum() and stripped[n][:1].isalpha() and not stripped[n][0].isupper() for n in texts if n)
-    is_counted = len(texts) > _MIN_COUNTED_SHARE * len(filled) and n_continued >= _MIN_CONTINUED_SHARE * len(texts)
-    return stripped if is_counted and sum(map(len, stripped)) >= _MIN_LINE_CHARS * len(stripped) else None
 
 
 def parse_properties(file: OpenFile, _options: LoadOptions) -> ParsedFile:

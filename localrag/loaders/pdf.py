@@ -1,19 +1,21 @@
 """PDF and images: page lines in reading order, running heads removed, paragraphs joined, scanned pages by OCR; pages are parts."""
 
-import ctypes
+import logging
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, groupby, pairwise, takewhile
-from statistics import fmean, median
+from dataclasses import replace
+from itertools import groupby, islice, pairwise, product
+from operator import itemgetter
+from statistics import median
 from typing import Any, NamedTuple
 
 from localrag.loaders.containers import InnerFiles
 from localrag.loaders.content import (
     A_PICTURE,
-    MEGABYTE,
     ONLY_IMAGES,
     UNKNOWN_CHARACTERS,
     UNKNOWN_FONTS,
@@ -26,327 +28,34 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.document_tree import join_sections
-from localrag.loaders.inline_text import comment_line
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
-from localrag.text.hyphenation import DocumentWords, document_words, is_compound
-from localrag.text.sentences import CJK
-
-NO_WORDS = DocumentWords()
-HYPHEN = "\ufffe"  # PDFium's code for a hyphen that divides a word, and the line end after it
-CELL_SEPARATOR = " · "  # between the cells of a row
-_SEPARATOR_CHARACTERS = " ·"
-SENTENCE_END = tuple(".!?:;。！？：；\"”')")
-LIST_ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
-_LAST_WORD = re.compile(r"(?<!\w)(\w+)[\ufffe-]$")
-_FIRST_WORD = re.compile(r"\w+")
-_NUMBER = re.compile(r"(?<![\d.,])\d{1,4}(?![.,]?\d)")
-_OWN_LINE = re.compile(
-    r"(?:[^\w#]|_)*+(?:page|p\.?|seite|sida|strona|página|стр\.?|第)?\s*+#\s*+(?:页|頁|ページ)?(?:\s*+(?:/|of|von|de)\s*+\d++)?[\W_]*+",
-    re.IGNORECASE,
+from localrag.loaders.page_lines import (
+    BLANKS,
+    CELL_SEPARATOR,
+    HYPHEN,
+    OMITTED,
+    UNSPACED,
+    PageLine,
+    is_beside,
+    join_paragraphs,
+    line_words,
+    page_sections,
+    sentence_continues,
+    split_columns,
+    split_footnotes,
+    strip_running_heads,
+    with_fields,
+    without_margin_numbers,
 )
-_EDGE_LINES = 2  # lines at the top and bottom of a page that may be running heads
-_MIN_RUNNING_PAGES, _MIN_RUNNING_SHARE = 3, 0.3  # running heads occur on at least three pages and 3 of 10: left and right pages may differ
-
-
-class PageLine(NamedTuple):
-    """A line of a page and its box; all zeros if PDFium does not give it."""
-
-    text: str
-    left: float = 0.0
-    bottom: float = 0.0
-    right: float = 0.0
-    top: float = 0.0
-    is_row: bool = False  # a table row: it has wide gaps
-    gap: float = 0.0  # left edge of the second cell of a row of two
-    has_space: bool = False  # behind its last word
-    spaces: tuple[tuple[int, float, float], ...] = ()  # that no one typed: place in the text, left and right edge
-
-
-class _PageLines(NamedTuple):
-    """A page's running heads, body and running feet; heads and feet with the key shared with other pages."""
-
-    head: list[tuple[str, PageLine]]
-    body: list[PageLine]
-    foot: list[tuple[str, PageLine]]
-
-
-def strip_running_heads(pages: Sequence[Sequence[PageLine]]) -> list[list[PageLine]]:
-    """Remove page numbers, and running heads and feet that interrupt a sentence.
-
-    Other heads and feet stay: a question may ask for the letterhead of a page.
-    """
-    offset = _page_number_offset(pages)
-    keys = [{_key(line, n + offset) for line in _edge_lines(page)} for n, page in enumerate(pages)]
-    counts = Counter(key for of_page in keys for key in of_page if key)
-    running = {key for key, times in counts.items() if times >= max(_MIN_RUNNING_PAGES, _MIN_RUNNING_SHARE * len(pages))}
-    divided = [_divided(page, n + offset, running) for n, page in enumerate(pages)]
-    interrupts = [bool(a.body and b.body) and _unfinished(a.body[-1].text, b.body[0].text) for a, b in pairwise(divided)]
-    return [
-        [line for key, line in page.head if not (before or _OWN_LINE.fullmatch(key))]
-        + page.body
-        + [line for key, line in page.foot if not (after or _OWN_LINE.fullmatch(key))]
-        for page, before, after in zip(divided, [False, *interrupts], [*interrupts, False], strict=bool(pages))
-    ]
-
-
-def _edge_lines(page: Sequence[PageLine]) -> Sequence[PageLine]:
-    return (*page[:_EDGE_LINES], *page[_EDGE_LINES:][-_EDGE_LINES:])
-
-
-def _divided(page: Sequence[PageLine], number: int, running: set[str]) -> _PageLines:
-    keyed = [(_key(line, number), line) for line in page[:_EDGE_LINES]]
-    head = list(takewhile(lambda pair: pair[0] in running, keyed))
-    remaining = page[len(head) :]
-    keyed = [(_key(line, number), line) for line in reversed(remaining[-_EDGE_LINES:])]
-    foot = list(takewhile(lambda pair: pair[0] in running, keyed))[::-1]
-    return _PageLines(head, list(remaining[: len(remaining) - len(foot)]), foot)
-
-
-def _page_number_offset(pages: Sequence[Sequence[PageLine]]) -> int:
-    """The difference between printed page numbers and page indices from 0; arbitrary without printed numbers."""
-    offsets = Counter(
-        offset for n, page in enumerate(pages) for offset in {int(m) - n for line in _edge_lines(page) for m in _NUMBER.findall(line.text)}
-    )
-    return offsets.most_common(1)[0][0] if offsets else 0
-
-
-def _key(line: PageLine, number: int) -> str:
-    """The text that a running line shares with other pages, the page number as #; empty for a line that cannot be one.
-
-    That is a line with another number, because the totals of invoices differ in nothing else, or a table row.
-    """
-    key = _NUMBER.sub(lambda m: "#" if int(m[0]) == number else m[0], line.text)
-    is_plain = not line.is_row and not any(c.isdigit() for c in key)
-    return key if "#" in key or is_plain else ""
-
-
-def _unfinished(line: str, following: str) -> bool:
-    return line.endswith(HYPHEN) or sentence_continues(line, following)
-
-
-def page_sections(pages: Sequence[str], notes: Sequence[str] = (), known: DocumentWords = NO_WORDS) -> Iterator[tuple[str, str]]:
-    """The pages with their labels; a word divided by a page break is completely on the first page.
-
-    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page. `known`: see `rejoin_hyphenated`.
-    """
-    remaining = list(pages)
-    for n, page in enumerate(remaining):
-        following = remaining[n + 1] if n + 1 < len(remaining) else ""
-        note = notes[n] if n < len(notes) else ""
-        if following[:1].islower() and _LAST_WORD.search(page):
-            words = following.split(maxsplit=1)
-            page = rejoin_hyphenated(page, words[0], known)  # noqa: PLW2901
-            following = "".join(words[1:])
-        if note and sentence_continues(page, following):
-            rest = _REST_OF_SENTENCE.match(following)
-            end = rest.end() if rest else len(following.partition("\n")[0])
-            page, following = f"{page} {following[:end].strip()}", following[end:].lstrip()  # noqa: PLW2901
-        if n + 1 < len(remaining):
-            remaining[n + 1] = following
-        yield f"page {n + 1}", "\n\n".join(filter(None, (page, note)))
-
-
-_REST_OF_SENTENCE = re.compile(r"[^\n.!?]{0,600}[.!?][\"'”’)]?(?=\s|\Z)")
-_NOTE_START = re.compile(r"(?:\[?\d{1,3}(?!\d)[\].)]?|\[?[*†‡§]\]?)\s?\S")
-_NOTE_SIZE = 0.92  # of the usual height of a page's lines, below which a line may be one of a footnote
-
-
-def split_footnotes(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine]]:
-    """A page's lines, and the footnotes at the end of its columns.
-
-    They are smaller lines, of which the first begins with a mark and continues no sentence.
-    """
-    heights = [line.top - line.bottom for line in lines if line.top > line.bottom]
-    if len(heights) < 2:
-        return list(lines), []
-    usual = median(sorted(heights)[len(heights) // 3 :])
-    body, notes = list[PageLine](), list[PageLine]()
-    ends = [n for n in range(1, len(lines)) if lines[n].bottom > lines[n - 1].top + _COLUMN_JUMP * usual]
-    for start, end in pairwise([0, *ends, len(lines)]):
-        first = _first_note(lines, start, end, usual)
-        body += lines[start:first]
-        notes += lines[first:end]
-    return body, notes
-
-
-_COLUMN_JUMP = 5.0  # times the line height, that the next column begins higher
-
-
-def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -> int:
-    """The first line of the footnotes of a column; its end without any."""
-    small = end
-    while small > start and 0 < lines[small - 1].top - lines[small - 1].bottom < _NOTE_SIZE * usual and not lines[small - 1].is_row:
-        small -= 1
-    for n in range(small, end) if small > start else ():
-        if _NOTE_START.match(lines[n].text) and (n == small or lines[n - 1].text.endswith(SENTENCE_END)):
-            return n
-    return end
-
-
-_MIN_TABLE_ROWS = 3
-_NOTED_GAP = 0.3  # times the line height: a space that may divide cells
-_NARROW_GAP = 0.4  # times the usual height of a table's lines: wider than a space
-_MAX_CROSSING = 0.25  # of the rows with a gap between cells, that may have text where it is
-
-
-def split_cells(lines: Sequence[PageLine]) -> list[PageLine]:
-    """Lines in which the cells of table rows that stand close are divided where the other rows have gaps."""
-    found: list[PageLine] = []
-    for is_row, group in groupby(lines, key=lambda line: line.is_row and bool(line.spaces)):
-        rows = list(group)
-        found += map(_CloseCells(rows).divided, rows) if is_row and len(rows) >= _MIN_TABLE_ROWS else rows
-    return found
-
-
-class _CloseCells:
-    """The gaps between the cells of a table's rows."""
-
-    def __init__(self, rows: Sequence[PageLine]) -> None:
-        self._rows = rows
-        self._least = _NARROW_GAP * median(row.top - row.bottom for row in rows)
-        self._gaps = [[(a, b) for at, a, b in row.spaces if row.text.startswith(CELL_SEPARATOR, at)] for row in rows]
-
-    def divided(self, row: PageLine) -> PageLine:
-        """A row with separators in place of the spaces that stand in a gap of other rows."""
-        text = row.text
-        for at, a, b in reversed(row.spaces):
-            is_wide = b - a > self._least and not text.startswith(CELL_SEPARATOR, at) and text.startswith(" ", at)
-            if is_wide and self._is_gap((a + b) / 2):
-                text = text[:at] + CELL_SEPARATOR + text[at + 1 :]
-        return row if text == row.text else row._replace(text=text, gap=0.0, spaces=())
-
-    def _is_gap(self, x: float) -> bool:
-        n_gaps = sum(any(a <= x <= b for a, b in gaps) for gaps in self._gaps)
-        n_crossed = sum(row.left < x < row.right and not any(a <= x <= b for _, a, b in row.spaces) for row in self._rows)
-        return n_gaps >= 2 and n_crossed <= _MAX_CROSSING * n_gaps
-
-
-_MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
-_COLUMN_GAP_SHIFT = 3.0  # points that the second column's left edge may vary by
-_MIN_RUN_ON = 0.5  # of the lines of columns, which go on in the next one
-
-
-def split_columns(lines: Sequence[PageLine]) -> list[PageLine]:
-    """Lines in which rows of two cells that are columns of running text are read column by column."""
-    found: list[PageLine] = []
-    for is_pair, group in groupby(lines, key=lambda line: bool(line.gap)):
-        rows = list(group)
-        found += _columns(rows) if is_pair and len(rows) >= _MIN_COLUMN_ROWS else rows
-    return found
-
-
-def _columns(rows: list[PageLine]) -> list[PageLine]:
-    """The left column's lines, then the right one's; the rows as they are, if they are a table's."""
-    gap = median(row.gap for row in rows)
-    pairs = [row.text.split(CELL_SEPARATOR) for row in rows]
-    if any(abs(row.gap - gap) > _COLUMN_GAP_SHIFT for row in rows) or any(len(pair) != 2 for pair in pairs):
-        return rows
-    columns = list(zip(*pairs, strict=True))
-    steps = [(a, b) for column in columns for a, b in pairwise(column)]
-    run_on = sum(b[:1].islower() and not a.endswith((".", "!", "?")) for a, b in steps)
-    if run_on < _MIN_RUN_ON * len(steps) or median(len(text.split()) for column in columns for text in column) < 4:
-        return rows
-    left = [row._replace(text=a, right=row.gap, is_row=False, gap=0.0) for row, (a, _) in zip(rows, pairs, strict=True)]
-    right = [row._replace(text=b, left=row.gap, is_row=False, gap=0.0) for row, (_, b) in zip(rows, pairs, strict=True)]
-    return left + right
-
-
-def sentence_continues(page: str, following: str) -> bool:
-    """Whether a sentence continues on the next page."""
-    last_line = page.rpartition("\n")[2]
-    return (
-        following[:1].islower()
-        and not last_line.endswith(SENTENCE_END)
-        and CELL_SEPARATOR not in last_line
-        and not LIST_ITEM.match(following)
-    )
-
-
-def rejoin_hyphenated(text: str, following: str, known: DocumentWords) -> str:
-    """Join a divided word; its hyphen stays if it is one of a compound, or before a capital letter or digit.
-
-    `known`: the words of the document, by which compounds are told.
-    """
-    start, end = _LAST_WORD.search(text), _FIRST_WORD.match(following)
-    has_hyphen = not following[:1].islower() or (start is not None and end is not None and is_compound(start[1], end[0], known))
-    return text[:-1] + "-" * has_hyphen + following
-
-
-_UNSPACED_CHARACTER = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
-
-
-def line_words(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
-    """The words of a document's lines, without those that the end of a line divides."""
-    return document_words("\n".join(_WHOLE_LINE.sub(" ", line.text) for page in pages for line in page))
-
-
-_WHOLE_LINE = re.compile(r"^[^\W\d_]++$|(?<!\w)\w+[\ufffe-]$")
-
-
-def join_paragraphs(lines: Sequence[PageLine], known: DocumentWords | None = None) -> Iterator[str]:
-    """Paragraphs, one per line, separated by blank lines, but not between rows of a table. `known`: the document's words, if more."""
-    known = known or line_words([lines])
-    steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
-    step = median(steps) if steps else 0.0
-    text = ""
-    for n, line in enumerate(lines):
-        if n and _continues_paragraph(lines, n, step):
-            text = (
-                rejoin_hyphenated(text, line.text, known)
-                if text.endswith(HYPHEN)
-                else text + _line_separator(text, line.text, has_space=lines[n - 1].has_space) + line.text
-            )
-        else:
-            if text:
-                text = text.replace(HYPHEN, "-")
-                yield text if lines[n - 1].is_row and line.is_row else f"{text}\n"
-            text = line.text
-    if text:
-        yield f"{text.replace(HYPHEN, '-')}\n"
-
-
-def _line_separator(text: str, following: str, *, has_space: bool) -> str:
-    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there, none after a hyphen."""
-    if _DIVIDED_AT_HYPHEN.search(text[-3:]) and following[:1].isalnum():
-        return ""
-    if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
-        return " "
-    return " " if has_space and _HANGUL.match(text[-1:]) else ""
-
-
-_DIVIDED_AT_HYPHEN = re.compile(r"\w-\Z")
-_HANGUL = re.compile("[\uac00-\ud7af]")
-
-
-def _continues_paragraph(lines: Sequence[PageLine], n: int, step: float) -> bool:
-    """Whether line `n` continues the paragraph of the line before: same size, near, no list item, and its first word did not fit."""
-    before, line = lines[n - 1], lines[n]
-    if before.text.endswith(HYPHEN):
-        return not (LIST_ITEM.match(line.text) or line.is_row) or line.text[:1].isalpha()
-    if before.is_row or line.is_row or LIST_ITEM.match(line.text):
-        return False
-    if not before.top:  # without boxes
-        return len(before.text) > 60 and not before.text.endswith(SENTENCE_END)
-    small, large = sorted((before.top - before.bottom, line.top - line.bottom))
-    gap = before.bottom - line.bottom
-    if large > 1.25 * max(small, 0.1) or gap > max(1.45 * step, 1.2 * large):
-        return False
-    unfinished = line.text[:1].islower() and not before.text.endswith(SENTENCE_END)
-    if gap < 0:
-        return unfinished  # the next column
-    right_edges = [other.right for other in lines[max(n - 5, 0) : n + 5] if abs(other.left - before.left) < 2.5 * large]
-    word_width = (line.right - line.left) * len(line.text.split(" ")[0]) / max(len(line.text), 1)
-    is_full = before.right + word_width + 0.2 * large > max(right_edges, default=before.right)
-    is_indented = line.left - before.left > 0.8 * large and before.text.endswith(SENTENCE_END)
-    return (is_full or unfinished) and not is_indented
-
+from localrag.loaders.pdf_annotations import DATE, Signs, page_annotations
+from localrag.records import DocumentPart
+from localrag.text.hyphenation import DocumentWords
 
 MIN_CONFIDENCE = 40  # words of lower confidence are stains, lines of drawings, signatures
 ILLEGIBLE = "no legible text"
 _OCR_CELL_GAP = 2.0  # times the line height: a gap between cells of a row
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-‐¬]$")
-_OCR_CJK = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 OcrWord = Sequence[Any]
 
 
@@ -391,7 +100,7 @@ def _ocr_line(words: Sequence[OcrWord], page_height: float, usual_height: float)
 def _spaced(words: Sequence[OcrWord], height: float) -> Iterator[str]:
     yield words[0][0]
     for before, word in pairwise(words):
-        close = _OCR_CJK.match(before[0][-1]) and _OCR_CJK.match(word[0][0])
+        close = UNSPACED.match(before[0][-1]) and UNSPACED.match(word[0][0])
         yield CELL_SEPARATOR if word[1] - before[3] > _OCR_CELL_GAP * height else "" if close else " "
         yield word[0]
 
@@ -422,7 +131,6 @@ MAX_STAMP_CHARS = 40  # letters that scanners and their programs stamp on pages
 _JUNK_TITLE = re.compile(
     r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|xlsx?|indd|tex|dvi|qxp|pdf|rtf|odt|ps)|[\d\W_]{12,})$", re.IGNORECASE
 )  # the last: numbers of filings and scans
-_DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 
 
 def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -438,16 +146,22 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         raise Unreadable(f"damaged: {error}", failed=True) from error
     named = _document_properties(document)
     if document.get_formtype():
+        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of forms that it does not read
         document.init_forms()  # for the values of fields; no script of the file runs
     layers = [_page(document, n) for n in range(count)]
-    scans = {n: reason for n, (_, _, reason) in enumerate(layers, 1) if reason}
+    if count == 1 and document.get_formtype() == pypdfium2.raw.FORMTYPE_XFA_FULL and not layers[0].fields:
+        raise Unreadable("a form (XFA) that only Adobe Reader shows")
+    scans = {n: page.unread for n, page in enumerate(layers, 1) if page.unread}
     if options.ocr and any(n not in options.pages for n in scans):
         return ParsedFile("", pages_to_ocr=tuple(scans))
-    page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _, _) in enumerate(layers, 1)]
+    page_lines = [ocr_lines(options.pages[n]) or page.lines if n in options.pages else page.lines for n, page in enumerate(layers, 1)]
+    page_lines = [
+        with_fields(split_columns(lines), page.fields) for lines, page in zip(without_margin_numbers(page_lines), layers, strict=True)
+    ]
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
     known = line_words(page_lines)
     bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
-    notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
+    notes = ["\n\n".join(filter(None, (note, *page.comments))) for note, page in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
     rendered = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
     text, parts = rendered.text, rendered.parts
@@ -455,12 +169,20 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
     title = "" if _JUNK_TITLE.match(title) else title
-    created = _DATE.match(named.get("creationdate", ""))
+    created = DATE.match(named.get("creationdate", ""))
     date = "-".join(filter(None, created.groups())) if created else ""
     values = {key: clean_text(named.get(key, "")) for key in ("author", "subject", "keywords")}
     metadata = metadata_pairs(title=title, author=values.pop("author"), date=date, **values)
     metadata += ocr_metadata(options.pages) if options.pages else unread_page_metadata(scans)
-    return ParsedFile(text, title, metadata + inner.metadata(), parts, inner=inner.documents(parts))
+    labelled = tuple(_with_printed_number(document, part) for part in parts)
+    return ParsedFile(text, title, metadata + inner.metadata(), labelled, inner=inner.documents(parts))
+
+
+def _with_printed_number(document: Any, part: DocumentPart) -> DocumentPart:
+    """A part that is a page with the number that is printed on it, such as iv."""
+    n = int(part.label.removeprefix("page ")) if re.fullmatch(r"page \d+", part.label) else 0
+    printed = " ".join(clean_text(document.get_page_label(n - 1)).split())[:20] if n else ""
+    return replace(part, label=f"page {printed}", number=n) if printed and printed != str(n) else part
 
 
 def _text(lines: Sequence[PageLine], known: DocumentWords) -> str:
@@ -495,27 +217,33 @@ def _document_properties(document: Any) -> dict[str, str]:
         return {}  # the text may still be readable
 
 
-def _page(document: Any, n: int) -> tuple[list[PageLine], list[str], str]:
-    """The lines of a page's text layer with the fields of its form, its comments, and why OCR must read it; empty if it need not."""
+class _PageContent(NamedTuple):
+    """A page's lines, fields and comments, and why OCR must read it; empty if it need not."""
+
+    lines: list[PageLine]
+    fields: Sequence[PageLine] = ()
+    comments: Sequence[str] = ()
+    unread: str = ""
+
+
+def _page(document: Any, n: int) -> _PageContent:
+    """The text layer of a page with the fields of its form and what readers did to it."""
     import pypdfium2
 
     try:
         page = document[n]
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
-        return [], [], ""  # a broken page must not affect the others
+        return _PageContent([])  # a broken page must not affect the others
     try:
         if _has_unknown_characters(textpage):
-            return [], [], UNKNOWN_CHARACTERS
-        lines = split_columns(split_cells(list(_lines(textpage))))
-        fields, comments = _annotations(page)
-        return _with_fields(lines, fields), comments, "a scan" if not fields and _is_scan(page, lines) else ""
+            return _PageContent([], unread=UNKNOWN_CHARACTERS)
+        text = _page_text(textpage)
+        fields, comments, signs = page_annotations(page, textpage, text)
+        return _PageContent(list(_lines(textpage, text, signs)), fields, comments, "a scan" if not fields and _is_scan(page, text) else "")
     finally:
         textpage.close()
         page.close()
-
-
-_CHARACTERS_TRIED = 300  # of a page
 
 
 def _has_unknown_characters(textpage: Any) -> bool:
@@ -526,104 +254,23 @@ def _has_unknown_characters(textpage: Any) -> bool:
     import pypdfium2.raw as pdfium
 
     count = textpage.count_chars()
-    tried = range(0, count, max(1, count // _CHARACTERS_TRIED))
+    tried = range(0, count, max(1, count // 300))
     unknown = [n for n in tried if pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1]
     return len(unknown) > len(tried) / 2 and not reads_like_words("".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in unknown))
 
 
-_MIN_LETTERS = 20
-_MIN_LETTER_SCORE = -4.55  # bits; words of European languages have -4.5 to -4.1, letters at random -5.3
-# How often the letters from a to z occur, per thousand: the mean of English, French, German and Polish.
-_LETTERS = (81, 15, 33, 41, 133, 13, 18, 32, 74, 8, 17, 38, 27, 73, 62, 21, 4, 62, 67, 67, 40, 9, 24, 2, 20, 20)
-_LETTER_SCORES = {chr(ord("a") + n): math.log2(per_thousand / 1000) for n, per_thousand in enumerate(_LETTERS)}
-
-
 def reads_like_words(text: str) -> bool:
-    """Whether characters are those of words in Latin letters, by their frequencies, rather than the codes of unknown ones."""
-    letters = [_LETTER_SCORES[c] for c in text.lower() if c in _LETTER_SCORES]
-    n_readable = sum(c.isascii() and c.isprintable() for c in text)
-    return len(letters) >= _MIN_LETTERS and n_readable >= _READABLE_SHARE * len(text) and fmean(letters) > _MIN_LETTER_SCORE
+    """Whether characters are those of words in Latin letters rather than the codes of unknown ones: nearly all plain, and half frequent."""
+    letters = [c for c in text.lower() if "a" <= c <= "z"]
+    is_plain = sum(c.isascii() and c.isprintable() for c in text) >= 0.9 * len(text)
+    return is_plain and len(letters) >= 20 and sum(c in "etaoinsr" for c in letters) > 0.48 * len(letters)
 
 
-_READABLE_SHARE = 0.9  # of the characters of words
-
-
-def _annotations(page: Any) -> tuple[list[PageLine], list[str]]:
-    """The filled fields of a page's form with their places, and the comments of readers."""
-    import pypdfium2.raw as pdfium
-
-    fields, comments = list[PageLine](), list[str]()
-    for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
-        annotation = pdfium.FPDFPage_GetAnnot(page, n)
-        if annotation is None:
-            continue
-        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-        if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
-            if value := _field_value(page.formenv, annotation):
-                box = pdfium.FS_RECTF()
-                pdfium.FPDFAnnot_GetRect(annotation, box)
-                fields.append(PageLine(value, box.left, box.bottom, box.right, box.top))
-        elif kind != pdfium.FPDF_ANNOT_POPUP and (text := " ".join(clean_text(_annotation_text(annotation, b"Contents")).split())):
-            date = _DATE.match(_annotation_text(annotation, b"M"))
-            day = "-".join(filter(None, date.groups())) if date else ""
-            comments.append(comment_line(text, " ".join(_annotation_text(annotation, b"T").split()), day))
-        pdfium.FPDFPage_CloseAnnot(annotation)
-    return fields, comments
-
-
-_MAX_ANNOTATIONS = 2000  # of a page
-
-
-def _field_value(form: Any, annotation: Any) -> str:
-    """What was entered into a field of a form; a box that may be ticked as ☒ or ☐."""
-    import pypdfium2.raw as pdfium
-
-    kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
-    if kind in (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON):
-        return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
-    if kind == pdfium.FPDF_FORMFIELD_PUSHBUTTON:
-        return ""
-    value = _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, buffer, size))
-    return " ".join(clean_text(value).split())
-
-
-def _annotation_text(annotation: Any, key: bytes) -> str:
-    import pypdfium2.raw as pdfium
-
-    return _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetStringValue(annotation, key, buffer, size))
-
-
-def _wide_text(call: Callable[[Any, int], int]) -> str:
-    """The UTF-16 text that a function of PDFium writes into a buffer, after telling its size in bytes."""
-    import pypdfium2.raw as pdfium
-
-    size = min(call(None, 0), MEGABYTE)
-    buffer = ctypes.create_string_buffer(size)
-    call(ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
-    return buffer.raw.decode("utf-16-le", "replace").partition("\0")[0]
-
-
-def _with_fields(lines: list[PageLine], fields: Sequence[PageLine]) -> list[PageLine]:
-    """The lines of a page with the values of fields: behind the line that they stand beside, else in a line of their own."""
-    whole = list(lines)
-    for field in fields:
-        beside = [n for n, line in enumerate(whole) if _is_beside(line, field)]
-        if beside:
-            n = max(beside, key=lambda m: whole[m].right)
-            whole[n] = whole[n]._replace(text=f"{whole[n].text} {field.text}", right=field.right, is_row=True)
-        elif right := [n for n, line in enumerate(whole) if _is_beside(field, line)]:  # a box before its words
-            whole[right[0]] = whole[right[0]]._replace(text=f"{field.text} {whole[right[0]].text}", left=field.left, is_row=True)
-        else:
-            n = next((m for m, line in enumerate(whole) if line.top < field.bottom), len(whole))
-            whole.insert(n, field)
-    return whole
-
-
-def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
+def _is_scan(page: Any, text: str) -> bool:
     """Whether a page is a scan: no text but objects, or an image over half of it and no more text than a stamp."""
     import pypdfium2.raw as pdfium
 
-    letters = sum(c.isalnum() for line in lines for c in line.text)
+    letters = sum(map(str.isalnum, text))
     if letters > MAX_STAMP_CHARS:
         return False
     if not letters:
@@ -636,12 +283,12 @@ def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
     return False
 
 
-def _lines(textpage: Any) -> Iterator[PageLine]:
+def _lines(textpage: Any, text: str, signs: Signs) -> Iterator[PageLine]:
     """The lines of a page; a piece beside the one before (the next cell of a row, a superscript) belongs to its line."""
     before: PageLine | None = None
-    for piece in _pieces(textpage):
+    for piece in _pieces(textpage, text, signs):
         merged = piece
-        if before is not None and _is_beside(before, piece):
+        if before is not None and is_beside(before, piece):
             merged = _join_pieces(before, piece)
         elif before is not None:
             yield before
@@ -650,38 +297,113 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
         yield before
 
 
-def _pieces(textpage: Any) -> list[PageLine]:
-    """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom.
-
-    A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
-    """
-    count = textpage.count_chars()
-    text = _page_text(textpage, count)
-    turn = _quarter_turns(textpage, count)
+def _pieces(textpage: Any, text: str, signs: Signs) -> list[PageLine]:
+    """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom."""
+    turn = _quarter_turns(textpage, len(text))
     position, pieces = 0, list[PageLine]()
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text):
-        line = raw.strip(" \t\r\n" + HYPHEN)
+        line = raw.strip(BLANKS)
         if line:
             start = position + raw.index(line[0])
-            line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, pieces[-1] if pieces else None)
+            shown, before = line + HYPHEN * raw.endswith(HYPHEN), pieces[-1] if pieces else None
+            piece = _vertical_line(textpage, line, start) or _pdf_line(textpage, shown, start, turn, before, signs)
             joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
 
-def _page_text(textpage: Any, count: int) -> str:
+def _page_text(textpage: Any) -> str:
     """The text of a page, in which each of PDFium's characters is one; those beyond the first 65,536 are two.
 
     PDFium leaves characters without a meaning out of its text, but counts them, and gives their places.
     """
     import pypdfium2.raw as pdfium
 
+    count = textpage.count_chars()
     text = str(textpage.get_text_range(0, count)) if count else ""
     if len(text) != count:
         text = "".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in range(count))
-    return text.replace("\x02", HYPHEN)
+    return _without_hidden(textpage, _with_accents(textpage, text.replace("\x02", HYPHEN)))
+
+
+def _without_hidden(textpage: Any, text: str) -> str:
+    """A page's text without the words of lines that programs for OCR put, without ink, where others are seen."""
+    lines = enumerate(re.finditer(r"[^\r\n]+", text))
+    words = [(n, *word.span()) for n, line in lines for word in _SPACED_WORD.finditer(text, *line.span())]
+    hidden = [word for word in words if _is_hidden(textpage, word[1])]
+    if len(hidden) in (0, len(words)):
+        return text
+    characters, seen = list(text), set[tuple[int, int]]()  # cells of the page
+    for _, start, end in set(words).difference(hidden):
+        left, bottom, right, top = (int(edge // _CELL) for edge in _box(textpage, start, end - 1, 0))
+        if max(right - left, top - bottom) < _MAX_CELLS:
+            seen.update(product(range(left, right + 1), range(bottom, top + 1)))
+    for _, group in groupby(hidden, key=itemgetter(0)):
+        spans = [word[1:] for word in group]
+        boxes = [_box(textpage, start, end - 1, 0) for start, end in spans]
+        n_covered = sum(((a + c) // (2 * _CELL), (b + d) // (2 * _CELL)) in seen for a, b, c, d in boxes)
+        for start, end in spans if n_covered * 2 > len(spans) else ():
+            characters[start:end] = OMITTED * (end - start)
+    return "".join(characters)
+
+
+_SPACED_WORD = re.compile(rf"[^{BLANKS}]+ ?")
+_CELL = 5.0  # points
+_MAX_CELLS = 50  # larger words are watermarks
+
+
+def _is_hidden(textpage: Any, n: int) -> bool:
+    import pypdfium2.raw as pdfium
+
+    drawn = pdfium.FPDFText_GetTextObject(textpage, n)
+    return pdfium.FPDFTextObj_GetTextRenderMode(drawn) in (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
+
+
+_COMBINING = "\u0308\u0301\u0300\u0302\u0302\u0303\u0303\u0304\u0304\u030c\u0306\u0307\u030a\u0327\u0328\u030b"
+_ACCENTS = dict(zip("¨´`^ˆ~˜¯ˉˇ˘˙˚¸˛˝", _COMBINING, strict=True))
+_DOTLESS = {"ı": "i", "ȷ": "j"}
+_MAX_ACCENTS = 3000  # of a page
+_MAX_BEHIND, _MAX_BEFORE = 150, 12  # characters, that an accent may be behind its letter or before it
+_WORD_GAP = 0.15  # times the line height: less than a space
+_ACCENT = re.compile(f"[{re.escape(''.join(_ACCENTS))}\u0300-\u036f]")
+
+
+def _with_accents(textpage: Any, text: str) -> str:
+    """A page's text in which accents that are drawn over letters are part of them: LaTeX's old fonts have no letters with accents."""
+    characters = list(text)
+    for match in islice(_ACCENT.finditer(text), _MAX_ACCENTS):
+        n = match.start()
+        letter = _letter_below(textpage, text, n)
+        base = _DOTLESS.get(characters[letter], characters[letter])
+        composed = unicodedata.normalize("NFC", base + _ACCENTS.get(match[0], match[0]))
+        if letter != n and len(composed) == 1:
+            characters[letter], characters[n] = composed, OMITTED
+            _close_gap(textpage, characters, n)
+    return "".join(characters)
+
+
+def _letter_below(textpage: Any, text: str, accent: int) -> int:
+    """The letter whose box has the middle of an accent, the nearest one in the text; the accent itself without any."""
+    left, bottom, right, top = textpage.get_charbox(accent, loose=True)
+    x, y = (left + right) / 2, (bottom + top) / 2
+    near = range(max(0, accent - _MAX_BEHIND), min(len(text), accent + _MAX_BEFORE))
+    for n in sorted(near, key=lambda n: abs(n - accent)):
+        if text[n].isalpha() and not _ACCENT.match(text[n]):
+            a, b, c, d = textpage.get_charbox(n, loose=True)
+            if a <= x <= c and b <= y <= d:
+                return n
+    return accent
+
+
+def _close_gap(textpage: Any, characters: list[str], n: int) -> None:
+    """Omit the blanks around an accent within a word."""
+    before = next((m for m in range(n, -1, -1) if characters[m] not in BLANKS), n)
+    behind = next((m for m in range(n, len(characters)) if characters[m] not in BLANKS), n)
+    _, bottom, right, top = textpage.get_charbox(before, loose=True)
+    left, low, _, high = textpage.get_charbox(behind, loose=True)
+    if abs(left - right) < _WORD_GAP * (top - bottom) and low < (bottom + top) / 2 < high:
+        characters[before + 1 : behind] = OMITTED * (behind - before - 1)
 
 
 def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
@@ -692,15 +414,13 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
         return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
     if _is_raised_piece(before, line):
-        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left, spaces=())
+        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    moved = ((at + len(before.text) + len(space), left, right) for at, left, right in line.spaces)
-    spaces = (*before.spaces, *[(len(before.text), before.right, line.left)] * bool(space), *moved)
     text = before.text + space + line.text
-    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space, spaces)
+    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
 
 
 def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
@@ -724,23 +444,35 @@ def _quarter_turns(textpage: Any, count: int) -> int:
     return turns.most_common(1)[0][0] if turns else 0
 
 
-def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before: PageLine | None) -> PageLine:
-    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents.
+def _vertical_line(textpage: Any, line: str, start: int) -> PageLine | None:
+    """A column of Chinese or Japanese, from top to bottom, with its box as upright text has it; None for any other line."""
+    if len(line) < 2 or not all(map(UNSPACED.match, line[:2])):
+        return None
+    left, bottom, right, top = textpage.get_charbox(start, loose=True)
+    second = textpage.get_charbox(start + 1, loose=True)
+    if not left < (second[0] + second[2]) / 2 < right or second[3] > top - (top - bottom) / 3:
+        return None
+    return PageLine(line, -top, left, -textpage.get_charbox(start + len(line) - 1, loose=True)[1], right)
 
-    `before`: the line that the page has before it.
-    """
-    import pypdfium2.raw as pdfium
 
+def _pdf_line(textpage: Any, text: str, start: int, turn: int, before: PageLine | None, signs: Signs) -> PageLine:
+    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents."""
+    end = start + len(text.rstrip(HYPHEN))
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
-    mark = _raised_start(textpage, text, start, turn)
+    mark = "" if start in signs else _raised_start(textpage, text, start, turn)
     _, bottom, right, top = _box(textpage, start + len(mark), end - 1, turn)
     words = text.split(" ")
     position, gap_at = start, 0.0
-    gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
-        words[n] = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
+        if not signs.keys().isdisjoint(range(at, position)):
+            signed = (signs.get(m, _NO_SIGNS) for m in range(at, position))
+            words[n] = "".join(opening + c + closing for (opening, closing), c in zip(signed, word, strict=False))
+            words[n] = words[n].replace(OMITTED, "")[len(mark) * (n == 0) :]
+        elif not word.isalpha():
+            raised = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
+            words[n] = raised.replace(OMITTED, "")
         if n == len(words) - 1:
             break
         space = " "
@@ -748,26 +480,20 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
             before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
             if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
-            is_wide = after - before_gap > _NOTED_GAP * (top - bottom)
-            if is_wide and (space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1):
-                gaps.append((n, before_gap, after))  # typed spaces are within a cell
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
-    ends = list(accumulate(map(len, words)))
-    spaces = tuple((ends[n] - len(words[n]) + len(words[n].rstrip(_SEPARATOR_CHARACTERS)), a, b) for n, a, b in gaps)
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
     gap_at = gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0
-    has_places = len(joined) == ends[-1]
-    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at, spaces=spaces if has_places else ())
+    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at)
 
 
+_NO_SIGNS = ("", "")
 _MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+\)?")
 _MAYBE_RAISED_START = re.compile(r"[\d*†‡§]{1,3}\)?(?=[^\s\d*†‡§/⁄])")
 _RAISED_SIZE = 0.85  # of the size of the character before, below which a digit may be raised
 _RAISED_SHIFT = 0.15  # of that size, that its foot is higher
 _EXPONENT_BASE = re.compile(r"(?:\b(?:[kcdmµ]?m|ft|in|[a-zA-Z])|(?<!\d)10)\Z")
-_ISOTOPE = re.compile(r"(?:[23]H|[67]Li|\d{2,3}(?:C|N|O|P|K|U|Na|Cl|Ca|Cr|Fe|Ga|Kr|Rb|Sr|Tc|Cs|Ba|Xe|Pb|Rn|Ra|Th|Pu))\b")
 
 
 def _with_raised(textpage: Any, word: str, at: int, turn: int) -> str:
@@ -794,7 +520,7 @@ def _raised_start(textpage: Any, text: str, at: int, turn: int) -> str:
 
 def _marked_word(mark: str, word: str, before: str) -> str:
     """A word behind a raised mark, which belongs to the text before or is that of a note."""
-    is_note = not (_EXPONENT_BASE.search(before) or _ISOTOPE.match(mark + word))
+    is_note = not _EXPONENT_BASE.search(before)
     return superscript(mark, is_note=is_note) + (" " if is_note and word[:1].isalnum() else "") + word
 
 
@@ -808,7 +534,7 @@ def _is_raised(textpage: Any, n: int, base: int, turn: int) -> bool:
 
 def _is_near(before: PageLine, line: PageLine) -> bool:
     """Whether a line follows another without a gap."""
-    return _is_beside(before, line) and line.left - before.right < _RAISED_GAP * (before.top - before.bottom)
+    return is_beside(before, line) and line.left - before.right < _RAISED_GAP * (before.top - before.bottom)
 
 
 def _font_size(textpage: Any, n: int) -> float:
@@ -828,22 +554,8 @@ def _box(textpage: Any, first: int, last: int, turn: int) -> tuple[float, float,
 
 def _char_box(textpage: Any, n: int, turn: int) -> tuple[float, float, float, float]:
     """The box of a character, as upright text has it: left, bottom, right, top."""
-    left, bottom, right, top = textpage.get_charbox(n, loose=True)
-    match turn:
-        case 1:
-            return -top, left, -bottom, right
-        case 2:
-            return -right, -top, -left, -bottom
-        case 3:
-            return bottom, -right, top, -left
-        case _:
-            return left, bottom, right, top
-
-
-def _is_beside(a: PageLine, b: PageLine) -> bool:
-    """Whether one line is at the vertical center of the other, and `b` to the right; text without height is not."""
-    level = a.top > a.bottom and (a.bottom < (b.bottom + b.top) / 2 < a.top or b.bottom < (a.bottom + a.top) / 2 < b.top)
-    return level and b.left >= a.right - 1 and not a.text.endswith(HYPHEN)
+    left, bottom, right, top = box = textpage.get_charbox(n, loose=True)
+    return box if not turn else ((-top, left, -bottom, right), (-right, -top, -left, -bottom), (bottom, -right, top, -left))[turn - 1]
 
 
 def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:

@@ -1,6 +1,7 @@
 """Boxes of a quote on the pages of PDFs and images. Runs in the sandboxed parser process, because the files are untrusted."""
 
 import ctypes
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -13,8 +14,9 @@ from localrag.loaders.pdf import legible_words
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 MIN_QUOTE_CHARS = 8  # characters of a partial match, if the quote is not found in one piece
 _UNITS = 100_000  # PDFium returns positions in whole pixels: render size that makes them precise
-# Ignored characters: hyphens that may end a line, PDFium's codes for them, the separator of a table row's cells.
-_LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufffe\ufeff\u00b7")
+# Ignored characters: hyphens that may end a line, PDFium's codes for them, the separator of a table row's cells, signs of marks, accents.
+_LEFT_OUT = frozenset("-\u00ad\u2010\u2011\x02\ufffe\ufeff\u00b7~=^`ˆˇˉ")
+_TARGET = re.compile(r" \((?:\w+:|www\.|[^\s()@]+@)[^\s()]+\)")  # of a link, which the page does not show
 
 
 def find_quote_boxes(
@@ -33,7 +35,7 @@ def find_quote_boxes(
         shown += [_pdf_page(n, document[n - 1]) for n in pages if n not in read and 0 < n <= len(document)]
         shown.sort(key=lambda sheet: sheet.number)
     letters = [(n, i, letter) for n, sheet in enumerate(shown) for i, letter in sheet.letters]
-    wanted = "".join(letter for _, letter in _comparable_characters(enumerate(quote)))
+    wanted = "".join(letter for _, letter in _comparable_characters(enumerate(_TARGET.sub("", quote))))
     matched = [letters[i] for i in _aligned("".join(letter for *_, letter in letters), wanted, before)]
     found = [(sheet, sheet.boxes([i for k, i, _ in matched if k == n])) for n, sheet in enumerate(shown)]
     return {
@@ -78,11 +80,11 @@ def _ocr_page(number: int, page: Mapping[str, Any]) -> _Page:
 
 
 def _comparable_characters(characters: Any) -> Iterator[tuple[int, str]]:
-    """Characters without whitespace and hyphens; ligatures and full-width forms as plain letters."""
+    """Characters without whitespace, hyphens and accents; ligatures and full-width forms as plain letters."""
     for i, character in characters:
         if character not in _LEFT_OUT:
-            for letter in unicodedata.normalize("NFKC", character):
-                if not letter.isspace():
+            for letter in unicodedata.normalize("NFKD", character):
+                if not (letter.isspace() or unicodedata.combining(letter)):
                     yield i, letter
 
 

@@ -183,7 +183,7 @@ def _load(
         # The hash changes once scans can be read.
         return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
-    parts = tuple(DocumentPart(p["label"], p["start"], p["end"]) for p in answer["parts"])
+    parts = tuple(DocumentPart(p["label"], p["start"], p["end"], p["number"]) for p in answer["parts"])
     whole = SplitText("", text, parts, _blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
     inner = _inner_documents(answer.get("inner"), text)
     if not inner:

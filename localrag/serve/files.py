@@ -237,7 +237,9 @@ def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str,
         start = query_int(request, "start", 0, document["length"])
         end = query_int(request, "end", start, min(document["length"], start + 20_000))
         words = browse.text_window(db, document["id"], start, end)
-        shown = [(int(label.rpartition(" ")[2]), a, b) for label, a, b in document["parts"] if a < end and b > start]
+        shown = [
+            (int([label.rpartition(" ")[2], *number][-1]), a, b) for label, a, b, *number in document["parts"] if a < end and b > start
+        ]
         read = documents.ocr_pages_of(db, document["content_hash"], [n for n, *_ in shown])
     first, last = (shown[0][1], shown[-1][2]) if shown else (0, 0)
     return file, [n for n, *_ in shown], words, (start - first) / max(1, last - first), dict(read)

@@ -154,7 +154,7 @@ def _in_context(row: ViewRow) -> ViewRow:
 def part_at(parts: str | list[Any], position: int) -> str:
     """The label of the part (page, slide, sheet) that contains a character; `parts` as stored. Empty if there is none."""
     listed = json.loads(parts) if isinstance(parts, str) else parts
-    return next((str(label) for label, start, end in listed if start <= position < end), "")
+    return next((str(label) for label, start, end, *_ in listed if start <= position < end), "")
 
 
 def count_mentions_and_relationships(db: Database, entity_id: str) -> ViewRow:

@@ -72,7 +72,7 @@ def _insert_rows(db: Database, table: str, rows: Iterable[dict[str, Any]]) -> No
 
 
 def _document_row(document: Document) -> dict[str, Any]:
-    parts = [[p.label, p.start, p.end] for p in document.parts]
+    parts = [[p.label, p.start, p.end, *[p.number] * bool(p.number)] for p in document.parts]
     row = {name: getattr(document, name) for name in _DOCUMENT_COLUMNS}
     blocks = [[b.kind, b.start, b.end, b.level, b.columns] for b in document.blocks]
     row |= {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}

@@ -3,7 +3,7 @@
 import pytest
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, strip_running_heads
+from localrag.loaders.page_lines import HYPHEN, PageLine, join_paragraphs, strip_running_heads
 from localrag.text.outline import Outline
 from tests.indexing import files
 from tests.loaders.parsing import parsed, text_of
@@ -115,7 +115,6 @@ def test_lines_are_joined_to_paragraphs(lines, text):
 LEFT = ["The society met on the tenth", "of June in the long room and", "thanked the members for the", "gifts to the museum."]
 RIGHT = ["The treasurer then read the", "accounts of the year, and the", "meeting asked the master to", "paint the boathouse."]
 TONS = [("Port of Ness", "412 tons"), ("Wessel", "388 tons"), ("Skerry", "75 tons"), ("Vardby", "9 tons")]
-SCORES = [("BM25", "7", "47.0"), ("BM25 with gold", "31", "50.1"), ("Gold", "9", "42.6"), ("Gold and both", "12", "43.1")]
 
 
 def rows(cells, places, size=10, step=12):
@@ -142,9 +141,8 @@ DRAWN = {
         ["BT /F1 1 Tf 12 0 0 12 50 700 Tm (Lit in 1871) Tj 7 0 0 7 129.2 705 Tm (3\\)) Tj 12 0 0 12 137.6 700 Tm (, by Rask) Tj ET"
          " BT /F1 12 Tf 50 600 Td (12) Tj /F1 7 Tf 5 Ts 80 0 Td (4) Tj ET"],
         "Lit in 1871[3], by Rask\n\n12 · 4"),
-    # A note begins with its mark, and an isotope with its number.
+    # A note begins with its mark.
     "note": ([RAISED.format(5, 4, "3", 8, 3, "The letter")], "[3] The letter is not older than this."),
-    "isotope": ([RAISED.format(5, 4, "14", 8, 6, "C of the letter")], "^14C of the letter is not older than this."),
     # Footnotes, at the end of a page in smaller print, stand behind the sentence that they interrupt.
     "footnotes": (
         [put(50, 700, "Ruth Sand wrote to the master of the harbour", "and asked him for a berth at")
@@ -168,8 +166,6 @@ DRAWN = {
     # Two columns that are drawn row by row are read one after the other; the rows of a table are told from them.
     "columns": ([rows(zip(LEFT, RIGHT, strict=True), (50, 320))], f"{' '.join(LEFT)}\n\n{' '.join(RIGHT)}"),
     "table": ([rows(TONS, (50, 320))], "\n".join(map(" · ".join, TONS))),
-    # Cells that stand close are divided where other rows have gaps: a wide cell leaves hardly more than a space before the next one.
-    "close cells": ([rows(SCORES, (72, 162, 240), step=14)], "\n".join(map(" · ".join, SCORES))),
     # Wide gaps divide cells; a row is a line of its own between the paragraphs.
     "gaps": (
         [put(50, 700, "The ships that the town had in the year of 1974:", "Name      Port      Tons", "Skua      Vardby    71",
@@ -178,6 +174,18 @@ DRAWN = {
     # Lines of a page that lies on its side, either way round, stay apart.
     "on its left": ([sideways("0 1 -1 0 {} 100", 14)], "gathered by the inspector from the books of the auction houses."),
     "on its right": ([sideways("0 -1 1 0 {} 700", -14)], "gathered by the inspector from the books of the auction houses."),
+    # LaTeX's old fonts draw accents over letters, before them or after; PDFium may have them words later, beside blanks.
+    "accent before": (
+        ["BT /F1 12 Tf 50 700 Td [(Br) (\\250) 600 (u) (cke) ( ) (\\250) 600 (Uber K) (\\250) 600 (oln)] TJ ET"],
+        "Brücke Über Köln"),
+    "accent after": (["BT /F1 12 Tf 50 700 Td [(Fran) (c) 600 (\\270) (ois, caf) (e) 600 (\\264)] TJ ET"], "François, café"),
+    "accent at the end": (
+        [put(50, 700, "Baudis and Sedivy") + put(86, 700, "\\264") + put(86, 600, "a^b \\264 s")],
+        "Baudiś and Sedivy a^b ´ s"),
+    # A hidden layer of OCR is read only where no visible text is.
+    "hidden layer": ([put(50, 700, "The Grey Heron sails.") + "3 Tr " + put(50, 699, "The Grey Her0n sai1s.") + put(50, 600, "A stamp.")],
+                     "The Grey Heron sails. A stamp."),
+    "hidden layer alone": (["3 Tr " + put(50, 600, "The Grey Heron sails.")], "The Grey Heron sails."),
     # PDFium leaves out a character without a meaning, but counts it: the places of all lines would be unknown.
     "no meaning": (
         [put(72, 700, "The keeper of the light saw the softmax\\000 in the", "fog, and he rang the bell for an hour, until it", "was gone.",
@@ -195,6 +203,32 @@ DRAWN = {
 def test_a_page_is_read_as_it_is_seen(streams, text):
     """Whatever the order and the letters in which it is drawn."""
     assert text_of("a.pdf", files.pdf_of(streams)) == text
+
+
+PLEADING = [
+    "The plaintiff bought the fishing boat",
+    "Grey Heron in March and paid",
+    "2,400 crowns to the defendant in",
+    "the office of the notary. The",
+    "defendant promised to deliver the",
+    "boat with two new sails.",
+]
+NUMBERS = [str(n) for n in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        [put(90, 700, *PLEADING) + put(60, 700, *NUMBERS)],
+        [rows(zip(NUMBERS, PLEADING, strict=True), (50, 90), step=14)],
+        [put(90, 700, *PLEADING) + put(60, 700, *["101", "102", "103", "104", "105", "106"], size=6)],
+        [rows(zip(NUMBERS, PLEADING, strict=True), (50, 90), step=14), rows(zip(NUMBERS, PLEADING[:3], strict=False), (50, 90), step=14)],
+    ],
+)
+def test_numbers_of_lines_are_no_text(streams):
+    """Beside their lines or drawn apart."""
+    expected = " ".join(PLEADING + PLEADING[:3] * (len(streams) - 1))
+    assert " ".join(text_of("a.pdf", files.pdf_of(streams)).split()) == expected
 
 
 def pdf_with(more_catalog="", more_page="", objects=()):
@@ -232,6 +266,76 @@ def test_what_lies_on_a_page_is_read(catalog, page, objects, shown, parts):
 
     assert all(words in content.text for words in shown)
     assert [part.label for part in content.parts] == parts
+
+
+LINK, QUAD = f"{ANNOTATION} /Link", "/QuadPoints [136 672 158 672 136 655 158 655] /Rect [136 655 158 672]"  # below 900
+RENT = "The rent is {} crowns."
+MARKED = {
+    "link": ([f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (https://ness.example/rent) >> >>"],
+             "Name:\n\nThe rent (https://ness.example/rent) is 900 crowns."),
+    "half a word": ([f"{LINK} /Rect [80 655 98 672] /A << /S /URI /URI (HTTPS://ness.example/) >> >>"],
+                    "Name:\n\nThe rent (HTTPS://ness.example/) is 900 crowns."),
+    "mail": ([f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (mailto:ane@ness.example?subject=Rent) >> >>"],
+             "Name:\n\nThe rent (ane@ness.example) is 900 crowns."),
+    "two lines": (
+        [f"{LINK} /Rect [50 {y} {x} {y + 17}] /A << /S /URI /URI (https://ness.example/) >> >>" for x, y in ((94, 695), (72, 655))],
+        "Name:\n\nThe (https://ness.example/) rent is 900 crowns."),
+    "within": ([f"{LINK} /Rect [80 655 106 672] /A << /S /GoTo /D [5 0 R /Fit] >> >>",
+                f"{LINK} /Rect [80 655 106 672] /Dest [5 0 R /Fit] >>",
+                f"{LINK} /Rect [80 655 106 672] /A << /S /URI /URI (javascript:alert\\(1\\)) >> >>"],
+               f"Name:\n\n{RENT.format(900)}"),
+    "struck": ([f"{ANNOTATION} /StrikeOut {QUAD} >>"], f"Name:\n\n{RENT.format('~~900~~')}"),
+    "struck lines": ([f"{ANNOTATION} /StrikeOut /QuadPoints [50 712 86 712 50 695 86 695 50 672 220 672 50 655 220 655] >>"],
+                     "~~Name:\n\nThe rent is 900 crowns.~~"),
+    "highlighted": ([f"{ANNOTATION} /Highlight {QUAD} /Contents (Too high) /T (Ane Holt) >>"],
+                    f"Name:\n\n{RENT.format('==900==')}\n\nComment by Ane Holt on “900”: Too high"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("objects", "text"), MARKED.values(), ids=MARKED)
+def test_links_and_the_marks_of_readers_are_read(objects, text):
+    """Addresses outside the document behind their words, struck and highlighted words between signs, notes with what they are about."""
+    annotations = " ".join(f"{n} 0 R" for n in range(7, 7 + len(objects)))
+
+    assert text_of("a.pdf", pdf_with("", f"/Annots [{annotations}]", objects)) == text
+
+
+def test_pages_are_called_by_their_printed_numbers():
+    """Their places among the pages are known beside them."""
+    data = files.pdf_of([put(50, 700, f"Page {word}.") for word in ("one", "two", "three")])
+    labels = b"/Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /St 2 >> 2 << /P (A-) /S /D >>] >> >>"
+    parts = parsed("a.pdf", data.replace(b"/Pages 2 0 R >>", labels, 1)).parts
+
+    assert [(part.label, part.number) for part in parts] == [("page i", 1), ("page 2", 0), ("page A-1", 3)]
+
+
+def test_a_form_that_only_adobe_reader_shows_is_told(capfd):
+    """Its page says no more than that."""
+    data = pdf_with(
+        "/NeedsRendering true /AcroForm << /Fields [] /XFA [(datasets) 7 0 R] >>", "", ["<< /Length 2 >>\nstream\n  \nendstream"]
+    )
+    with pytest.raises(Unreadable, match="only Adobe Reader shows"):
+        parsed("a.pdf", data)
+    assert not capfd.readouterr().err
+
+
+def vertical(lines):
+    """A page of columns, whose characters are drawn one by one below each other."""
+    letters = sorted(set("".join(lines)))
+    codes = {c: f"{n:02x}" for n, c in enumerate(letters, 48)}
+    shown = [f"1 0 0 1 {500 - 20 * n} {700 - 12 * m} Tm <{codes[c]}> Tj" for n, line in enumerate(lines) for m, c in enumerate(line)]
+    data = files.pdf_of([f"BT /F1 12 Tf {' '.join(shown)} ET"]).decode().replace("/WinAnsiEncoding", "/WinAnsiEncoding /ToUnicode 7 0 R", 1)
+    codes_to_unicode = "\n".join(f"<{codes[c]}> <{ord(c):04x}>" for c in letters)
+    cmap = f"begincmap 1 begincodespacerange <00> <ff> endcodespacerange {len(letters)} beginbfchar {codes_to_unicode} endbfchar endcmap"
+    stream = f"7 0 obj\n<< /Length {len(cmap)} >>\nstream\n{cmap}\nendstream\nendobj\n"
+    return (data[: data.index("xref")] + stream + "trailer << /Root 1 0 R >>\n%%EOF\n").encode()
+
+
+def test_columns_of_japanese_are_joined_to_sentences():
+    """A column that ends early ends a paragraph."""
+    text = text_of("a.pdf", vertical(["港の時計塔は大工が建てた。鐘は毎朝六", "時に鳴らされる。", "茶屋は月曜日に休む。"]))
+
+    assert text == "港の時計塔は大工が建てた。鐘は毎朝六時に鳴らされる。\n\n茶屋は月曜日に休む。"
 
 
 def without_unicode(text):

@@ -37,7 +37,8 @@ LINES = ["The ferry Skua was built in 1974.", "Ruth Sand bought it in the spring
 @pytest.fixture(scope="module")
 def folder(indexed):
     """An index of letters and a PDF."""
-    return indexed(TOWN | {"ferry.pdf": pdf(LINES)}, "--extractor", "phrases")
+    labels = b"/Pages 2 0 R /PageLabels << /Nums [0 << /S /r /St 4 >>] >> >>"
+    return indexed(TOWN | {"ferry.pdf": pdf(LINES).replace(b"/Pages 2 0 R >>", labels, 1)}, "--extractor", "phrases")
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +305,15 @@ def test_a_pages_picture_is_a_png_of_the_width_that_is_asked_for(client):
     assert missing.json()["error"]["message"] == "ferry.pdf cannot be shown: it has no page 9"
 
 
+def test_a_page_with_a_printed_number_of_its_own_is_found(client):
+    """It is page iv, and the first of the file."""
+    key, text = document_of(client, "ferry.pdf")
+    place = {"start": text.index("Ruth"), "end": text.index("Ruth") + 9}
+    [page] = client.get(f"/api/documents/{key}/boxes", params=place).json()["pages"]
+    assert page["n"] == 1
+    assert page["boxes"]
+
+
 def test_a_document_without_pages_has_no_boxes(client):
     """It is said, not guessed."""
     refused = client.get(f"/api/documents/{document_of(client, 'c.txt')[0]}/boxes", params={"start": 0, "end": 5})
@@ -346,6 +356,26 @@ def test_words_are_found_over_hyphens_and_cells(pages, tmp_path, lines, quote):
     file.write_bytes(pdf(lines))
     [page] = asyncio.run(pages.find_boxes(file, [1], quote, 0.5))
     assert "".join(c for c in under(file, 0, page["boxes"]) if c.isalnum()) == "".join(c for c in quote if c.isalnum())
+
+
+ACCENTS = r"BT /F1 12 Tf 50 700 Td [(The br) (\250) 600 (ucke of K) (\250) 600 (oln is old.)] TJ ET"
+
+
+@pytest.mark.parametrize(
+    ("data", "quote", "found"),
+    [
+        (pdf(["Fill in the form before the", "first of March, by noon."]),
+         "the form (https://ness.example/form-1) before ~~the first~~ of ==March==,",
+         "theformbeforethefirstofMarch"),
+        (pdf_of([ACCENTS]), "brücke of Köln is", "brucke of Koln is"),
+    ],
+)  # fmt: skip
+def test_what_only_the_text_has_is_no_hindrance(pages, tmp_path, data, quote, found):
+    """Addresses of links, signs of marks, accents within their letters."""
+    file = tmp_path / "a.pdf"
+    file.write_bytes(data)
+    [page] = asyncio.run(pages.find_boxes(file, [1], quote, 0.1))
+    assert "".join(c for c in under(file, 0, page["boxes"]) if c.isalnum()) == found.replace(" ", "")
 
 
 def test_of_two_places_the_nearer_is_boxed(pages, tmp_path):
