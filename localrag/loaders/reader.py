@@ -19,7 +19,7 @@ from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.file_kinds import CODE_SUFFIXES
 from localrag.loaders.latex_inputs import definitions_for
 from localrag.loaders.ocr import OcrPages, read_hash
-from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
+from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentBlock, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess, isolated_environment
 from localrag.system.files import stat_key
@@ -172,7 +172,8 @@ def _load(
         digest = digests.digest_of(path, file)
         answer, content_hash = _parse_in_worker(file, digest, options, worker, scans)
         after = file.stat()
-        if stat_key(before) != stat_key(after):
+        is_longer_text = after.st_size > before.st_size and file.suffix.lower() not in BINARY_SUFFIXES  # such as a log
+        if stat_key(before) != stat_key(after) and not is_longer_text:
             return (SkippedFile(path, "changed while it was read", True),)
     except OSError as error:
         return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
