@@ -8,7 +8,7 @@ from typing import Any
 MATH_NS = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SIMPLE = re.compile(r"(?!\d[\d.,]*[^\W\d_])[\w.,^√°%′]+")  # what needs no parentheses above or below a line
 _SCRIPT = re.compile(r"[-+−–]?\w+(?:[.,]\w+)?|[-+−–*∗]")
-_MARK = re.compile("[°′″‴']+")
+_SCRIPT_MARK = re.compile("[°′″‴']+")
 _FORMS = {
     "f": "{f}", "rad": "√{deg}({e})", "sSup": "{e}{sup}", "sSub": "{e}{sub}", "sSubSup": "{e}{sub}{sup}", "sPre": "{sub}{sup}{e}",
     "nary": "{sign}{sub}{sup} {e}", "limLow": "{e}{below}", "limUpp": "{e}{above}", "func": "{fName} {e}", "acc": "{e}{sign}",
@@ -26,7 +26,7 @@ def fraction(above: str, below: str) -> str:
 
 def _script(sign: str, text: str) -> str:
     text = text.strip()
-    return text if not text or _MARK.fullmatch(text) else sign + (text if _SCRIPT.fullmatch(text) else f"({text})")
+    return text if not text or _SCRIPT_MARK.fullmatch(text) else sign + (text if _SCRIPT.fullmatch(text) else f"({text})")
 
 
 def scripts(lowered: str, raised: str) -> str:

@@ -38,7 +38,7 @@ from localrag.loaders.document_tree import (
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.inline_text import checkbox, picture_text, ruby_text
 from localrag.loaders.numbering import format_number
-from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, names_of, remove_furniture, write_formulas
+from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, class_names, remove_furniture, write_formulas
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import MAX_TITLE_CHARS, BlockKind
@@ -92,7 +92,7 @@ def html_content(markup: str, address: str = "") -> ParsedFile:
     own = next(filter(None, (canonical, named.get("og:url"), address)), "")
     page = _read_page(root, str(own))
     tiddlers = _tiddlers(root)
-    rendered = RenderedText(tiddlers) if tiddlers else render(_blocks(_main(root), page))
+    rendered = RenderedText(tiddlers) if tiddlers else render(_page_blocks(_main(root), page))
     content = ParsedFile(rendered.text, title, metadata, blocks=rendered.blocks)
     return content if title else replace(content, title=first_title(content))
 
@@ -185,7 +185,7 @@ class _List:
     form: str = ""
 
 
-_PLAIN = TextRun("")
+_PLAIN_RUN = TextRun("")
 
 
 @dataclass(slots=True)
@@ -197,7 +197,7 @@ class _BlockWriter:
     """
 
     page: _PageHead
-    style: TextRun = _PLAIN
+    style: TextRun = _PLAIN_RUN
     blocks: list[TextBlock] = field(default_factory=list)
     runs: list[TextRun] = field(default_factory=list)
     styles: list[tuple[Any, TextRun]] = field(default_factory=list)
@@ -312,7 +312,7 @@ def _opens(tag: str, node: Any) -> bool:
     return node.get("role") == "tab" or (tag == "button" and ("aria-expanded" in node.attrib or "aria-controls" in node.attrib))
 
 
-def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlock]:
+def _page_blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN_RUN) -> list[TextBlock]:
     from lxml import etree
 
     writer, written = _BlockWriter(page, style), None
@@ -384,7 +384,7 @@ _INLINE: dict[str, Callable[[Any], str]] = {
 
 
 def _names_around(node: Any) -> str:
-    return " ".join(names_of(e) for e in (node, *islice(node.iterancestors(), 3), *islice(node.iter("{*}code"), 1)))
+    return " ".join(class_names(e) for e in (node, *islice(node.iterancestors(), 3), *islice(node.iter("{*}code"), 1)))
 
 
 def _language(node: Any) -> str:
@@ -409,7 +409,7 @@ def _raw(root: Any) -> str:
 
 def data_table_lines(table: Any) -> list[str]:
     """The lines of a data table; empty for a layout table."""
-    found = _tables(table, _PageHead(), _PLAIN)
+    found = _tables(table, _PageHead(), _PLAIN_RUN)
     return "\n\n".join(block.text for block in found).split("\n") if found else []
 
 
@@ -435,9 +435,9 @@ def _tables(table: Any, page: _PageHead, style: TextRun) -> list[TextBlock]:
 
 
 def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
-    if not len(cell) and style == _PLAIN and not _strikes(cell):
+    if not len(cell) and style == _PLAIN_RUN and not _strikes(cell):
         return " ".join((cell.text or "").split())
-    return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
+    return " ".join(" ".join(f"{block.marker} {block.text}" for block in _page_blocks(cell, page, style)).split())
 
 
 def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:

@@ -23,7 +23,7 @@ _TEX_SILENT = re.compile(
     r"|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
 )
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
-_PLAIN = re.compile(r"[\w\s.,;:!?()+*/=]*")
+_PLAIN_TEXT = re.compile(r"[\w\s.,;:!?()+*/=]*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SPACES = re.compile(r"[ \t]*")
 _CONTROL_WORD_END = re.compile(r"\\[A-Za-z]+\Z")
@@ -301,13 +301,13 @@ def _without_tables(source: str, placed: _Placed) -> str:
         elif depth:
             depth -= 1
             if not depth:
-                table = _table(source[start : match.start()], placed, has_width=match[2] in _WITH_WIDTH)
+                table = _table_block(source[start : match.start()], placed, has_width=match[2] in _WITH_WIDTH)
                 pieces.append(f"\n\n{placed.mark(table)}\n\n")
                 position = match.end()
     return "".join([*pieces, source[position if not depth else start :]])
 
 
-def _table(source: str, placed: _Placed, *, has_width: bool) -> list[TextBlock]:
+def _table_block(source: str, placed: _Placed, *, has_width: bool) -> list[TextBlock]:
     """A table; what stands above its first rule names its columns. `has_width`: a width stands before the alignments."""
     groups = _BraceGroups(source)
     start = 0
@@ -374,7 +374,7 @@ def tex_text(source: str) -> str:
         except (LatexWalkerParseError, RecursionError, IndexError):
             return None
 
-    if _PLAIN.fullmatch(source):
+    if _PLAIN_TEXT.fullmatch(source):
         return source
     source = _prepared(source)
     if (text := converted(source)) is not None:

@@ -69,7 +69,7 @@ def _fenced(element: Any, children: list[Any]) -> str:
     return f"{element.get('open', '(')}{', '.join(map(_text, children))}{element.get('close', ')')}"
 
 
-def _table(_element: Any, children: list[Any]) -> str:
+def _matrix_text(_element: Any, children: list[Any]) -> str:
     return f"{_TABLE_START}{_matrix([_text(cell) for cell in row if _name(cell) == 'mtd'] for row in children)}{_TABLE_END}"
 
 
@@ -82,7 +82,7 @@ _WITH_PARTS: dict[str, Callable[..., str]] = {
 _OTHERS: dict[str, Callable[[Any, list[Any]], str]] = {
     "mfrac": _fraction,
     "mfenced": _fenced,
-    "mtable": _table,
+    "mtable": _matrix_text,
     "msqrt": lambda _, children: f"√({_row(children)})",
     "mtext": lambda element, _: re.sub(r"\s+", " ", "".join(element.itertext())),
     "mspace": lambda *_: " ",

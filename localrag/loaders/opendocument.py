@@ -230,7 +230,7 @@ def _read_style(style: Any) -> _OdfStyle:
     is_head = weight in _BOLD_WEIGHTS or fill.lower() not in {"", "transparent", "#ffffff"} if weight or fill else None
     run: dict[str, Any] = {}
     if position := text.get(f"{_STYLE}text-position", "").split():
-        run["shift"] = _shift(position[0].rstrip("%"))
+        run["shift"] = _text_shift(position[0].rstrip("%"))
     if lines := {text[key] for name in ("style", "type") if (key := f"{_STYLE}text-line-through-{name}") in text}:
         run["is_deleted"] = "none" not in lines
     if color := text.get(f"{_FO}background-color"):
@@ -238,7 +238,7 @@ def _read_style(style: Any) -> _OdfStyle:
     return _OdfStyle(str(style.get(f"{_STYLE}parent-style-name") or ""), is_head, run)
 
 
-def _shift(height: str) -> int:
+def _text_shift(height: str) -> int:
     named = {"super": 1, "sub": -1}.get(height)
     return named or (0 if not height.strip("-0.") else -1 if height.startswith("-") else 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from localrag.loaders.math_text import mathml_text
 
-_UNSEEN = frozenset("script style noscript svg head iframe object datalist map audio video canvas".split())
+_HIDDEN_NAMES = frozenset("script style noscript svg head iframe object datalist map audio video canvas".split())
 _CONSENT = re.compile(r"cookie|consent|gdpr", re.IGNORECASE)  # in the names of what asks for it
 _MAX_CONSENT_CHARS = 3000
 _NAVIGATION_ROLES = frozenset({"navigation", "search", "menu", "menubar"})
@@ -62,7 +62,7 @@ def line_of(node: Any) -> str:
     return " ".join("".join(node.itertext()).split())
 
 
-def names_of(node: Any) -> str:
+def class_names(node: Any) -> str:
     """The id and the classes of an element."""
     return f"{node.get('id') or ''} {node.get('class') or ''}"
 
@@ -104,7 +104,7 @@ def _sizes(body: Any) -> dict[Any, tuple[int, int]]:
             n_inner, n_inner_linked = sizes.get(child, (0, 0))
             n_chars, n_linked = n_chars + n_inner + _n_chars(child.tail), n_linked + n_inner_linked
         name = local_name(node)
-        sizes[node] = (0, 0) if name in _UNSEEN else (n_chars, n_chars if name in {"a", "button"} else n_linked)
+        sizes[node] = (0, 0) if name in _HIDDEN_NAMES else (n_chars, n_chars if name in {"a", "button"} else n_linked)
     return sizes
 
 
@@ -124,11 +124,11 @@ def _references(body: Any) -> set[str]:
 
 def _is_unseen(node: Any) -> bool:
     name = local_name(node)
-    if name in _UNSEEN or (name == "a" and _is_permalink(node)) or _is_line_number(node):
+    if name in _HIDDEN_NAMES or (name == "a" and _is_permalink(node)) or _is_line_number(node):
         return True
-    if name == "button" and (_is_in_code(node) or "copy" in f"{names_of(node)} {node.get('title')}".lower()):
+    if name == "button" and (_is_in_code(node) or "copy" in f"{class_names(node)} {node.get('title')}".lower()):
         return True
-    asks = bool(_CONSENT.search(names_of(node))) and next(node.iter("{*}button", "{*}input"), None) is not None
+    asks = bool(_CONSENT.search(class_names(node))) and next(node.iter("{*}button", "{*}input"), None) is not None
     return asks and len("".join(node.itertext())) <= _MAX_CONSENT_CHARS
 
 
@@ -136,7 +136,7 @@ def _is_permalink(link: Any) -> bool:
     if "#" not in str(link.get("href") or "") or next(link.iter("{*}img"), None) is not None:
         return False
     text = line_of(link)
-    return text in _PERMALINK_SIGNS or (bool(_PERMALINK.search(names_of(link))) and bool(_PERMALINK_WORDS.fullmatch(text)))
+    return text in _PERMALINK_SIGNS or (bool(_PERMALINK.search(class_names(link))) and bool(_PERMALINK_WORDS.fullmatch(text)))
 
 
 def _is_in_code(node: Any) -> bool:
@@ -144,16 +144,16 @@ def _is_in_code(node: Any) -> bool:
 
 
 def _is_line_number(node: Any) -> bool:
-    is_named = bool(_LINE_NUMBER.search(names_of(node))) or "data-line-number" in node.attrib
+    is_named = bool(_LINE_NUMBER.search(class_names(node))) or "data-line-number" in node.attrib
     is_cell = local_name(node) in {"td", "th"} and node.getnext() is not None and (is_named or node.getprevious() is None)
     if not (is_cell or (is_named and _is_in_code(node))) or not _DIGITS.fullmatch("".join(islice(node.itertext(), _MAX_NUMBERS))):
         return False
-    around = " ".join(names_of(e) for e in (node.getnext(), *islice(node.iterancestors(), 4))) if is_cell else ""
+    around = " ".join(class_names(e) for e in (node.getnext(), *islice(node.iterancestors(), 4))) if is_cell else ""
     return not is_cell or bool(CODE_NAME.search(around))
 
 
 def _is_furniture(node: Any, n_chars: int, n_linked: int) -> bool:
-    name, names, role = local_name(node), names_of(node), node.get("role")
+    name, names, role = local_name(node), class_names(node), node.get("role")
     if name == "a":
         return bool(_NAVIGATION.search(names) or _TOOL.fullmatch(line_of(node)))
     if "breadcrumb" in f"{names} {node.get('aria-label')}".lower():
@@ -179,7 +179,7 @@ def _can_be_opened(node: Any, sizes: dict[Any, tuple[int, int]], references: set
     if "shadowrootmode" in node.attrib:
         return True
     n_chars, n_linked = sizes[node]
-    if n_linked > 0.5 * n_chars or _MESSAGE.search(names_of(node)) or node.get("role") in {"alert", "status", "menu", "tooltip", "listbox"}:
+    if n_linked > 0.5 * n_chars or _MESSAGE.search(class_names(node)) or node.get("role") in {"alert", "status", "menu", "tooltip", "listbox"}:
         return False
     if not _is_panel(node, references) or next(node.iter("{*}form", "{*}textarea", "{*}input"), None) is not None:
         return False
@@ -194,7 +194,7 @@ def _is_panel(node: Any, references: set[str]) -> bool:
         return True
     before = node.getprevious()
     is_below = before is not None and (local_name(before) in _OPENERS or "aria-expanded" in before.attrib)
-    return is_below or bool(_PANEL.search(names_of(node)))
+    return is_below or bool(_PANEL.search(class_names(node)))
 
 
 _FORMULA = re.compile(r"katex|mathjax|mjx|mwe-math", re.IGNORECASE)

@@ -142,7 +142,7 @@ def _shape(shape: Any, deck: _Deck, relations: Mapping[str, Relation], depth: in
 
 def _graphic(frame: Any, package: OpenXmlPackage, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
     for table in frame.iter(f"{DRAWING_NS}tbl"):
-        yield from _table(table, relations)
+        yield from _slide_table(table, relations)
     for chart in frame.iter(f"{CHART_NS}chart"):
         yield from chart_blocks(package, part_name(relations, chart.get(f"{RELATION_NS}id")))
     for diagram in frame.iter(f"{DIAGRAM_NS}relIds"):
@@ -186,7 +186,7 @@ def _auto_number(numbered: Any, level: int, counted: dict[int, tuple[str, int]])
     return f"{text})" if scheme.endswith("ParenR") else f"{text}." if scheme.endswith("Period") else text
 
 
-def _table(table: Any, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
+def _slide_table(table: Any, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
     grid: list[list[str]] = []
     ranges: list[CellRange] = []
     for n, tr in enumerate(table.iterchildren(f"{DRAWING_NS}tr")):

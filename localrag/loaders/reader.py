@@ -185,7 +185,7 @@ def _load(
         return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
     parts = tuple(DocumentPart(p["label"], p["start"], p["end"], p["number"]) for p in answer["parts"])
-    whole = SplitText("", text, parts, _blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
+    whole = SplitText("", text, parts, _valid_blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
     inner = _inner_documents(answer.get("inner"), text)
     if not inner:
         return (_document(path, whole, content_hash, after.st_mtime),)
@@ -232,7 +232,7 @@ def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
     return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) and are_nested(found) else []
 
 
-def _blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
+def _valid_blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
     """The blocks sent by the parser process, in order and apart; none if they are invalid, since a hostile file may control it."""
 
     def block_of(row: Any) -> DocumentBlock:

@@ -41,7 +41,7 @@ _COLLECTED = {
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
 }  # fmt: skip
-_PLAIN = TextRun("")
+_PLAIN_STATE = TextRun("")
 _MAX_NESTED_FLOWS = 20  # notes within notes
 _MAX_FONTS = 10_000
 _INFO = frozenset({"title", "author", "subject"})
@@ -80,7 +80,7 @@ class _TextFlow:
 class _GroupState:
     """The properties of characters and paragraphs, which end with their group. `run`: how text is set."""
 
-    run: TextRun = _PLAIN
+    run: TextRun = _PLAIN_STATE
     is_skipped: bool = False
     is_hidden: bool = False
     is_optional: bool = False  # directly behind \*
@@ -312,7 +312,7 @@ def _outline(reader: _RtfReader, number: int) -> None:
 
 
 def _plain_characters(reader: _RtfReader, _number: int) -> None:
-    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False)
+    reader.state = replace(reader.state, run=replace(_PLAIN_STATE, link=reader.state.run.link), is_hidden=False)
 
 
 def _set(name: str) -> Callable[[_RtfReader, int], None]:
@@ -344,12 +344,12 @@ def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Rich text as paragraphs; the texts of headers stand before them, notes, comments and footers after them."""
     reader = _RtfReader(file.read_bytes().decode("latin-1"))
     reader.read()
-    rendered = render(_blocks(reader))
+    rendered = render(_flow_blocks(reader))
     named = {name: reader.named.get(name, "") for name in ("title", "author", "subject")}
     return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
 
-def _blocks(reader: _RtfReader) -> Iterator[TextBlock]:
+def _flow_blocks(reader: _RtfReader) -> Iterator[TextBlock]:
     yield from map(paragraph, reader.margins["header"])
     yield from reader.flows[0].blocks
     yield from map(paragraph, (f"[{n}] {note}" for n, note in enumerate(reader.notes, 1)))

@@ -243,10 +243,10 @@ def find_document(db: Database, path: str) -> Document | None:
 def _document(row: Mapping[str, Any]) -> Document:
     columns = {name: row[name] for name in _DOCUMENT_COLUMNS}
     parts = tuple(DocumentPart(*part) for part in json.loads(row["parts"]))
-    return Document(**columns, metadata=_pairs(row["metadata"]), parts=parts, blocks=_blocks(row["blocks"]))
+    return Document(**columns, metadata=_pairs(row["metadata"]), parts=parts, blocks=_unpacked_blocks(row["blocks"]))
 
 
-def _blocks(packed: bytes) -> tuple[DocumentBlock, ...]:
+def _unpacked_blocks(packed: bytes) -> tuple[DocumentBlock, ...]:
     rows = json.loads(zlib.decompress(packed)) if packed else []
     return tuple(DocumentBlock(kind, start, end, level, tuple(columns)) for kind, start, end, level, columns in rows)
 
