@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from posixpath import dirname, join, normpath
 from typing import Any
-from urllib.parse import unquote, urljoin
 
 from localrag.loaders.content import (
     LoadOptions,
@@ -141,11 +140,11 @@ class _PageHead:
     def link(self, href: str) -> str:
         """The address of a link; empty for one within the page or, in a page with many links, on its site."""
         href = href.strip()
-        if self.base and not href.startswith("#"):
-            with suppress(ValueError):
-                href = urljoin(self.base, href)
-        elif href.startswith("//"):
+        if href.startswith("//"):
             href = f"https:{href}"
+        elif self.base and not re.match(r"#|[a-z][\w+.-]*:", href, re.IGNORECASE):
+            folder = self.base.rpartition("/")[0] if self.base.count("/") > 2 else self.base
+            href = f"{'/'.join(self.base.split('/')[:3])}{href}" if href.startswith("/") else f"{folder}/{href}"
         is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
         return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
 
@@ -536,13 +535,17 @@ def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
 
 def _encrypted_files(data: bytes) -> set[str]:
     with suppress(Unreadable):
-        return {unquote(str(r.get("URI"))) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
+        return {_unquoted(str(r.get("URI"))) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
     return set()
 
 
 def _file(path: str, href: Any) -> str:
     """The file of a book to which an address in the file at a path leads."""
-    return normpath(join(dirname(path), unquote(str(href).partition("#")[0])))
+    return normpath(join(dirname(path), _unquoted(str(href).partition("#")[0])))
+
+
+def _unquoted(name: str) -> str:
+    return re.sub(r"(?:%[0-9a-fA-F]{2})+", lambda code: bytes.fromhex(code[0].replace("%", "")).decode("utf-8", "replace"), name)
 
 
 def _chapter_name(label: str, chapter: ParsedFile, n: int) -> str:
