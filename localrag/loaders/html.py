@@ -37,7 +37,7 @@ from localrag.loaders.document_tree import (
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.inline_text import checkbox, picture_text, ruby_text
 from localrag.loaders.numbering import format_number
-from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, class_names, remove_furniture, write_formulas
+from localrag.loaders.page_furniture import CODE_NAME, class_names, line_of, local_name, remove_furniture, write_formulas
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import MAX_TITLE_CHARS, BlockKind

@@ -179,7 +179,11 @@ def _can_be_opened(node: Any, sizes: dict[Any, tuple[int, int]], references: set
     if "shadowrootmode" in node.attrib:
         return True
     n_chars, n_linked = sizes[node]
-    if n_linked > 0.5 * n_chars or _MESSAGE.search(class_names(node)) or node.get("role") in {"alert", "status", "menu", "tooltip", "listbox"}:
+    if (
+        n_linked > 0.5 * n_chars
+        or _MESSAGE.search(class_names(node))
+        or node.get("role") in {"alert", "status", "menu", "tooltip", "listbox"}
+    ):
         return False
     if not _is_panel(node, references) or next(node.iter("{*}form", "{*}textarea", "{*}input"), None) is not None:
         return False

@@ -26,10 +26,12 @@ URL = "https://forms.tarn.example/plots"
     ],
 )
 def test_runs_become_one_text_with_marks(runs, text):
+    """Blanks beside a mark stay outside of it; an address that the words say is not repeated."""
     assert inline_text(runs) == text
 
 
 def test_every_block_is_where_its_offsets_say():
+    """What has no text is no block."""
     rows = [["Name", "Berth"], ["Heron", "41"], ["Gull", "7"]]
     blocks = [
         heading_block(2, "Rules\nof the house"),
@@ -51,6 +53,7 @@ def test_every_block_is_where_its_offsets_say():
 
 
 def test_joined_sections_keep_their_blocks():
+    """Also where a section begins with blanks."""
     first, second = render([item(1, "-", "deep"), paragraph("End.")]), render([heading_block(1, "Next")])
     joined = join_sections([("page 1", first), ("page 2", "plain"), ("page 3", second)])
     assert [joined.text[b.start : b.end] for b in joined.blocks] == ["- deep", "End.", "# Next"]
@@ -58,12 +61,14 @@ def test_joined_sections_keep_their_blocks():
 
 
 def test_blocks_move_with_the_letters_before_them():
+    """Letters and their accents become one letter."""
     rendered = render([paragraph("e\u0301\u00ad " * 3), heading_block(1, "After")])
     content = normalize_typography(ParsedFile(rendered.text, blocks=rendered.blocks))
     assert content.text[content.blocks[1].start :] == "# After"
 
 
 def test_blocks_go_with_the_document_they_are_in():
+    """A file within a file takes its own."""
     rendered = render([paragraph("Mail."), heading_block(1, "plan.html"), heading_block(2, "Plan")])
     start = rendered.text.index("# plan")
     main, inner = split_text(rendered.text, (), rendered.blocks, [InnerDocument("plan.html", start, start + 13, len(rendered.text))])
@@ -72,6 +77,7 @@ def test_blocks_go_with_the_document_they_are_in():
 
 
 def test_an_outline_takes_the_blocks_that_the_format_marks():
+    """A line that looks like a heading is none if the format says so."""
     rendered = RenderedText("# not a heading\n\n# Real", render([paragraph("# not a heading"), heading_block(1, "Real")]).blocks)
     outline = Outline(rendered.text, rendered.blocks)
     assert [h.title for h in outline.headings] == ["Real"]
@@ -79,11 +85,13 @@ def test_an_outline_takes_the_blocks_that_the_format_marks():
 
 
 def test_what_no_block_covers_is_outlined_by_its_text():
+    """As in the plain text of a mail with a page attached."""
     known = render([paragraph("# told otherwise")])
     text = known.text + "\n\n# Guessed\n\n- one\n- two"
     assert [h.title for h in Outline(text, known.blocks).headings] == ["Guessed"]
 
 
 def test_the_items_of_a_list_are_one_block_of_an_outline():
+    """As they are where a list is found in the text."""
     rendered = render([item(0, "-", "one"), item(0, "-", "two"), paragraph("End.")])
     assert [b.kind for b in Outline(rendered.text, rendered.blocks).blocks] == [BlockKind.LIST, BlockKind.PARAGRAPH]
