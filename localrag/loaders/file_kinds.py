@@ -23,11 +23,12 @@ _SIGNATURES = [
 ]
 _MIMETYPES = (  # what the member `mimetype` of an archive contains
     ("epub+zip", ".epub"),
+    ("hwp+zip", ".hwpx"),
     *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation")),
 )
 _MEMBERS = (
     *(("xl/workbook.bin", ".xlsb"), ("word/document", ".docx"), ("xl/workbook", ".xlsx"), ("ppt/presentation", ".pptx")),
-    ("meta-inf/container.xml", ".epub"),
+    *(("contents/section", ".hwpx"), ("meta-inf/container.xml", ".epub")),
 )
 _STREAMS = (
     *(("WordDocument", ".doc"), ("Workbook", ".xls"), ("Book", ".xls"), ("PowerPoint Document", ".ppt")),
