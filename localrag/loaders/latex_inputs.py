@@ -21,8 +21,10 @@ def definitions_for(file: Path) -> str:
     """What a file takes from others, by its suffix; mostly empty."""
     if file.suffix.lower() == ".tex":
         return input_definitions(file)
-    with suppress(OSError):  # Slack's, beside the folders of channels
-        return _input_text(file.parent.parent / "users.json", _MAX_DOCUMENT_BYTES) if file.suffix.lower() == ".json" else ""
+    folder = file.parent.parent  # of Slack's export, with a folder for each channel
+    with suppress(OSError):
+        if file.suffix.lower() == ".json" and (folder / "channels.json").is_file():
+            return _input_text(folder / "users.json", _MAX_DOCUMENT_BYTES)
     return ""
 
 

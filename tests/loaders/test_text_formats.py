@@ -334,6 +334,7 @@ def test_people_of_slack_are_named_by_the_list_beside_their_channels(tmp_path):
     day = tmp_path / "quay" / "2031-03-14.json"
     day.write_text(json.dumps([{"user": "U04KVIST01", "text": "<@U04BRANDT2> it leaks", "ts": str(AT)}]))
     before = content_hash_of(day, "digest")
+    (tmp_path / "channels.json").write_text("[]")
     (tmp_path / "users.json").write_text(
         json.dumps([{"id": "U04KVIST01", "real_name": "Ruth"}, {"id": "U04BRANDT2", "profile": {"real_name": "Lars"}}])
     )
