@@ -121,7 +121,7 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"encodings", "formulas", "line_numbers", "non_documents", "sandbox"},
+        {"column_labels", "encodings", "formulas", "line_numbers", "non_documents", "sandbox"},
         {"content", "delimited", "headers", "math_text", "page_lines"},
         {"discover", "file_kinds", "page_furniture"},
         {"code_pages", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},

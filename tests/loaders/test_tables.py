@@ -83,6 +83,7 @@ def lines(source, **options):
 
 HEADED = [
     "from,to,port\nLars Holm,Ruth Sand,Vardby\nRuth Sand,Lars Holm,Brannock\nAnna Lind,Lars Holm,Vardby",
+    "Property,Value\nLength,31 m\nBuilt,1971\nOwner,Ruth Sand",
     "Which of the many piers of the harbour do you use?,How often?\nthe long one,daily\nnone at all,never",
     # Names above limits, also above a single row of them; ranges that name columns stay names.
     "C,Si,P\n0.39 - 0.46,0.2 - 0.35,max 0.025",
@@ -134,14 +135,23 @@ LINES = {
         "Town,1973,1974\nVardby,71,64\n\nName,Age\nRuth,40\nLars,38", {},
         "Town: Vardby · 1973: 71 · 1974: 64\n\nName: Ruth · Age: 40\nName: Lars · Age: 38"),
     "a caption": ("Landings of 1974,\nShip,Tons\nSkua,7", {"likely": False}, "Landings of 1974\nShip: Skua · Tons: 7"),
+    # Names that count the columns are a header also where none is likely.
+    **{f"names {a}": (
+        f"{a},{b}\nSkua crew,Tern crew\nRuth Sand,Bo Rask", {"likely": False},
+        f"{a}: Skua crew · {b}: Tern crew\n{a}: Ruth Sand · {b}: Bo Rask")
+       for a, b in (("Team 1", "Team 2"), ("A", "B"), ("Header1", "Header2"))},
+    # Numbered cells that the rows below count on are none.
+    "numbered cells": ("E1,E2\nE3,E4", {"likely": False}, "E1 · E2\nE3 · E4"),
     # Columns of the same name keep it, from the second on with its number.
     "equal names": (
         "Rower,Time,Time\nRuth,31,32\nLars,33,34", {}, "Rower: Ruth · Time: 31 · Time (2): 32\nRower: Lars · Time: 33 · Time (2): 34"),
-    # A header of two rows gives each column both its names.
-    "two rows": (
-        "Boat,1973,1973,1974,1974\n,Cod,Eel,Cod,Eel\nSkua,7,8,9,10\nTern,1,2,3,4", {"header_rows": 2},
+    # A header of two rows gives each column both its names, whether a cell that spans columns is repeated or stands in the first of them.
+    **{f"two rows {n}": (
+        f"{top}\n,Cod,Eel,Cod,Eel\nSkua,7,8,9,10\nTern,1,2,3,4", options,
         "Boat: Skua · 1973 Cod: 7 · 1973 Eel: 8 · 1974 Cod: 9 · 1974 Eel: 10\n"
-        "Boat: Tern · 1973 Cod: 1 · 1973 Eel: 2 · 1974 Cod: 3 · 1974 Eel: 4"),
+        "Boat: Tern · 1973 Cod: 1 · 1973 Eel: 2 · 1974 Cod: 3 · 1974 Eel: 4")
+       for n, (top, options) in enumerate([
+           ("Boat,1973,,1974,", {}), ("Boat,1973,1973,1974,1974", {}), ("Boat,1973,1973,1974,1974", {"header_rows": 2})])},
     # Rows of one cell after a blank row are notes, in none of the columns.
     "notes below": (
         "Boat,Cod,Eel\nSkua,7,8\nTern,9,1\n,,\nWithout the catch of the strangers.,,", {},
@@ -155,6 +165,10 @@ LINES = {
     "a name without values": (
         "Name,Port,Age\nRuth Sand,Ness,40\nLars Holm,,\nBo Rask,Ness,38", {},
         "Name: Ruth Sand · Port: Ness · Age: 40\nName: Lars Holm\nName: Bo Rask · Port: Ness · Age: 38"),
+    # A list of headings, each with a line below, is no table.
+    "headings": (
+        "Version\n1.0 (January 2012)\n\nContact\nruth@vardby.example", {},
+        "Version: 1.0 (January 2012)\n\nContact\nruth@vardby.example"),
 }  # fmt: skip
 
 
