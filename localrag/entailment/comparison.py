@@ -5,6 +5,7 @@ their characters, too. Contradiction: a different number, date or name, an anton
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -376,6 +377,8 @@ def members_of(claim: ParsedSentence, n: int) -> list[int]:
 
 
 def _clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
+    if claim.chinese:
+        return _chinese_clause(claim, n, source, match)
     clause = claim.clauses[n]
     members = members_of(claim, n)
     if not members:
@@ -421,6 +424,45 @@ def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], sour
     return _roles(claim, clause, source, other, match, how) or _elsewhere(claim, clause, members, source, m, match)
 
 
+def _chinese_clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
+    """Why the stretch of a Chinese source that shares most words with clause `n` does not restate it: denial, mode, place, or who does it.
+
+    Other words may be what is talked about: nouns of the stretch before, or the first word of an earlier one, if this has no other subject.
+    """
+    clause, members = claim.clauses[n], [i for i in members_of(claim, n) if i in match.alike and not claim.words[i].soft]
+    shared = Counter(m for i in members for m in {source.words[j].clause for j in match.alike[i]})
+    if not shared:
+        return ""
+    m = max(shared, key=lambda number: (shared[number], number))
+    if (clause.negated != source.clauses[m].negated) != _opposed(claim, clause, members_of(claim, n), match):
+        return "negation"
+    if why := _modes(clause.modes, source.clauses[m].modes):
+        return why
+    firsts = {c: next((j for j, w in enumerate(source.words) if w.clause == c and not w.soft and not w.when), None) for c in range(m + 1)}
+    subject = firsts.pop(m)
+    has_subject = subject is not None and (
+        source.words[subject].kind == "name" or (source.words[subject].role == "noun" and subject not in match.of(members))
+    )
+    before = {j for j, word in enumerate(source.words) if word.role == "noun" and word.clause == m - 1} | set(firsts.values())
+    nouns: dict[int, int] = {}
+    for i in members:
+        here = [j for j in match.alike[i] if source.words[j].clause == m] or [j for j in match.alike[i] if j in before and not has_subject]
+        if not here and not claim.words[i].when:
+            return f"elsewhere:{claim.words[i].text}"
+        if here and all(_excluded(claim.words[i].before, source.words[j].before) for j in here):
+            return f"preposition:{claim.words[i].text}"
+        if here and "noun" in (claim.words[i].role, *(source.words[j].role for j in here)):
+            nouns[i] = min(here)
+    if not nouns or match.converse or "是" in claim.text:
+        return ""
+    return "" if nouns[_doer(claim, list(nouns))] == _doer(source, sorted(nouns.values())) else "role:swapped"
+
+
+def _doer(sentence: ParsedSentence, nouns: Sequence[int]) -> int:
+    """Which of some nouns of a Chinese sentence does it: the one right behind 被 or 由, else the first."""
+    return next((n for n in nouns if sentence.text[max(0, sentence.spans[n][0] - 1)] in "被由"), nouns[0])
+
+
 _SHADES = {"past", "future", "must", "certain"}  # modes that are compared by rules of their own
 
 
@@ -461,7 +503,7 @@ def verb_match(match: WordAlignment, verb: int | None, other: int | None) -> str
 
 def _roles(claim: ParsedSentence, clause: Clause, source: ParsedSentence, other: Clause, match: WordAlignment, how: str) -> str:
     """Whether who does it and to whom are the same."""
-    if not how or clause.verb is None or other.verb is None or (how != "converse" and claim.words[clause.verb].keys & {"be", "是"}):
+    if not how or clause.verb is None or other.verb is None or (how != "converse" and claim.words[clause.verb].keys & {"be"}):
         return ""  # "the lake is the largest" says the same either way round
     objects = heads_of(claim, clause.objects)
     doer, done = match.of(heads_of(claim, clause.subject)), match.of(objects)
@@ -475,17 +517,13 @@ def _roles(claim: ParsedSentence, clause: Clause, source: ParsedSentence, other:
     turns = claim.words[clause.verb].keys & _TURNS and not other.objects
     if done & other.subject and not done & other.objects and not turns:
         return "role:object"
-    return _objects(claim, clause, source, other, done) if done and not done & other.objects else ""
+    return _objects(source, other, done) if done and not done & other.objects else ""
 
 
-def _objects(claim: ParsedSentence, clause: Clause, source: ParsedSentence, other: Clause, done: set[int]) -> str:
+def _objects(source: ParsedSentence, other: Clause, done: set[int]) -> str:
     """Whether what the claim has as objects, `done` in the source, can be those of the source's clause, though not read as such."""
-    assert clause.verb is not None and other.verb is not None
-    if source.chinese and not other.leans and not clause.passive and not other.passive:
-        verb, mine = source.words[other.verb].at, claim.words[clause.verb].at
-        if all(source.words[j].at < verb for j in done) and all(claim.words[i].at > mine for i in heads_of(claim, clause.objects)):
-            return "role:before the verb"
-    if not source.chinese and not other.passive and not other.leans and all(source.words[j].at < source.words[other.verb].at for j in done):
+    assert other.verb is not None
+    if not other.passive and not other.leans and all(source.words[j].at < source.words[other.verb].at for j in done):
         return "role:before the verb"  # "the committee under Farrant fined" nobody named Farrant
     if not other.objects or _pronoun(source, other.objects):
         return ""
@@ -511,8 +549,6 @@ def _elsewhere(claim: ParsedSentence, clause: Clause, members: Sequence[int], so
     other = source.clauses[m]
     inside = {m} | {n for n, c in enumerate(source.clauses) if c.within == m} | ({other.within} if other.within is not None else set())
     home = {j for j, w in enumerate(source.words) if w.clause in inside} | other.subject | other.objects
-    if source.chinese and not any(source.words[j].kind == "name" for j in other.subject):
-        home |= source.clauses[0].subject | _topic(source, m)
     for i in members:
         word = claim.words[i]
         if word.soft or i not in match.alike or i == clause.verb:
@@ -523,11 +559,7 @@ def _elsewhere(claim: ParsedSentence, clause: Clause, members: Sequence[int], so
         if other.leans and i in clause.objects:
             continue
         if not mine & home and (
-            source.chinese
-            or _rivals(source, other, mine)
-            or word.kind in ("name", "number")
-            or i in clause.subject | clause.objects
-            or word.when
+            _rivals(source, other, mine) or word.kind in ("name", "number") or i in clause.subject | clause.objects or word.when
         ):
             return f"elsewhere:{word.text}"
         if word.before and all(_excluded(word.before, source.words[j].before) for j in mine):
@@ -538,19 +570,9 @@ def _elsewhere(claim: ParsedSentence, clause: Clause, members: Sequence[int], so
 def _rivals(source: ParsedSentence, clause: Clause, numbers: set[int]) -> bool:
     """Whether words stand in clauses that say the opposite of this one: "fell in the first group but rose in the second"."""
     verbs = [source.clauses[source.words[n].clause].verb for n in numbers]
-    language = "zh" if source.chinese else "en"
     return clause.verb is not None and any(
-        verb is not None and are_antonyms(source.words[clause.verb].keys, source.words[verb].keys, language) for verb in verbs
+        verb is not None and are_antonyms(source.words[clause.verb].keys, source.words[verb].keys, "en") for verb in verbs
     )
-
-
-def _topic(source: ParsedSentence, m: int) -> set[int]:
-    """What stands before the verb of an earlier clause with a subject: it goes on being what is talked about."""
-    earlier = next((c for c in reversed(source.clauses[:m]) if c.subject and c.verb is not None), None)
-    if earlier is None or earlier.verb is None:
-        return set()
-    clause, at = source.words[earlier.verb].clause, source.words[earlier.verb].at
-    return {j for j, w in enumerate(source.words) if w.clause == clause and w.at < at}
 
 
 def _excluded(a: str, b: str) -> bool:
@@ -719,6 +741,8 @@ def _other_quantifier(claim: ParsedSentence, source: ParsedSentence, match: Word
 
 def _clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
     """How all clauses of the source that clause `n` of the claim may restate contradict it: negation, mode, roles; empty if they do not."""
+    if claim.chinese:
+        return {"negation": "negation", "role:swapped": "roles"}.get(_chinese_clause(claim, n, source, match), "")
     restated = counterpart_clauses(claim, n, source, match)
     if restated and all(_denies(claim, n, source, m, match) for m in restated):
         return "negation"
@@ -746,7 +770,7 @@ def _swaps(claim: ParsedSentence, n: int, source: ParsedSentence, m: int, match:
     """Whether clause `m` of the source has subject and object of clause `n` swapped, or another name as subject."""
     clause, other = claim.clauses[n], source.clauses[m]
     how = verb_match(match, clause.verb, other.verb)
-    if how not in ("same", "converse") or clause.verb is None or claim.words[clause.verb].keys & {"be", "是"}:
+    if how not in ("same", "converse") or clause.verb is None or claim.words[clause.verb].keys & {"be"}:
         return False
     subject, objects = (other.objects, other.subject) if how == "converse" else (other.subject, other.objects)
     doer, done = match.of(heads_of(claim, clause.subject)), match.of(heads_of(claim, clause.objects))
