@@ -742,7 +742,7 @@ def _other_quantifier(claim: ParsedSentence, source: ParsedSentence, match: Word
 def _clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
     """How all clauses of the source that clause `n` of the claim may restate contradict it: negation, mode, roles; empty if they do not."""
     if claim.chinese:
-        return {"negation": "negation", "role:swapped": "roles"}.get(_chinese_clause(claim, n, source, match), "")
+        return "negation" if _chinese_clause(claim, n, source, match) == "negation" else ""
     restated = counterpart_clauses(claim, n, source, match)
     if restated and all(_denies(claim, n, source, m, match) for m in restated):
         return "negation"
