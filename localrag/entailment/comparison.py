@@ -425,10 +425,7 @@ def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], sour
 
 
 def _chinese_clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
-    """Why the stretch of a Chinese source that shares most words with clause `n` does not restate it: denial, mode, place, or who does it.
-
-    Other words may be what is talked about: nouns of the stretch before, or the first word of an earlier one, if this has no other subject.
-    """
+    """Why the stretch of a Chinese source that shares most words with clause `n` does not restate it: denial, mode, place, or who does it."""
     clause, members = claim.clauses[n], [i for i in members_of(claim, n) if i in match.alike and not claim.words[i].soft]
     shared = Counter(m for i in members for m in {source.words[j].clause for j in match.alike[i]})
     if not shared:
@@ -436,8 +433,14 @@ def _chinese_clause(claim: ParsedSentence, n: int, source: ParsedSentence, match
     m = max(shared, key=lambda number: (shared[number], number))
     if (clause.negated != source.clauses[m].negated) != _opposed(claim, clause, members_of(claim, n), match):
         return "negation"
-    if why := _modes(clause.modes, source.clauses[m].modes):
-        return why
+    return _modes(clause.modes, source.clauses[m].modes) or _out_of_place(claim, members, source, m, match)
+
+
+def _out_of_place(claim: ParsedSentence, members: Sequence[int], source: ParsedSentence, m: int, match: WordAlignment) -> str:
+    """Which word of a Chinese claim stands elsewhere than in stretch `m` of the source, and whether somebody else does it there.
+
+    Other words may be what is talked about: nouns of the stretch before, or the first word of an earlier one, if this has no other subject.
+    """
     firsts = {c: next((j for j, w in enumerate(source.words) if w.clause == c and not w.soft and not w.when), None) for c in range(m + 1)}
     subject = firsts.pop(m)
     has_subject = subject is not None and (
