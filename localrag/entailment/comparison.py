@@ -425,7 +425,7 @@ def _against(claim: ParsedSentence, clause: Clause, members: Sequence[int], sour
 
 
 def _chinese_clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAlignment) -> str:
-    """Why the stretch of a Chinese source that shares most words with clause `n` does not restate it: denial, mode, place, or who does it."""
+    """Why the stretch of a Chinese source that shares most words with clause `n` does not say it: denial, mode, place, or who does it."""
     clause, members = claim.clauses[n], [i for i in members_of(claim, n) if i in match.alike and not claim.words[i].soft]
     shared = Counter(m for i in members for m in {source.words[j].clause for j in match.alike[i]})
     if not shared:
