@@ -200,12 +200,11 @@ def parse_chinese(text: str) -> ParsedSentence:
     number_of = {k: n for n, k in enumerate(k for k, token in enumerate(toks) if content(token))}
     words = tuple(_word(toks, k, places[k]) for k in number_of)
     spans = {n: (toks[k].start, toks[k].start + len(toks[k].text)) for k, n in number_of.items()}
-    particles = frozenset((t.start, t.start + len(t.text)) for k, t in enumerate(toks) if k not in number_of)
     clauses = tuple(_clause(toks, part) for part in parts)
     kinds = {k: q for k, t in enumerate(toks) if (q := QUANTIFIER.get(t.text) or ("all" if t.text.startswith("每") else ""))}
     after = {k: next((j for j in range(k + 1, k + 4) if j in number_of and j not in kinds), 0) for k in kinds}
     quantified = tuple((number_of[j], kinds[k]) for k, j in after.items() if j)
-    return ParsedSentence(text, words, clauses, frozenset(kinds.values()), quantified, chinese=True, spans=spans, particles=particles)
+    return ParsedSentence(text, words, clauses, frozenset(kinds.values()), quantified, chinese=True, spans=spans)
 
 
 def _word(toks: list[Token], k: int, clause: int) -> ParsedWord:

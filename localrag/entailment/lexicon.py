@@ -315,4 +315,3 @@ class ParsedSentence:
     chinese: bool = False
     subject: str = ""  # of the first clause, as it is written
     spans: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)  # where Chinese words stand in the text
-    particles: frozenset[tuple[int, int]] = frozenset()  # where its other words stand

@@ -264,9 +264,6 @@ _LEADING = re.compile(
     r"(He|She|It|They|he|she|it|they)\b"
 )
 _LEADING_POSSESSIVE = re.compile(r"^((?:In \d{4},?\s)?)(His|Her|Its|Their)\b")
-_LEADING_CHINESE = re.compile(
-    r"^((?:后来|之后|随后|其后|当时|同年|次年|\d+年，?)?，?)(他们|她们|它们|他|她|它|该公司|该校|该市|该村|该馆|该书)"
-)
 
 
 def _resolve_pronoun(source: str, before: str) -> str:
@@ -276,8 +273,6 @@ def _resolve_pronoun(source: str, before: str) -> str:
     subject = parse_sentence(before).subject
     if not subject:
         return ""
-    if is_cjk(source):
-        return _LEADING_CHINESE.sub(lambda m: m[1] + subject, source, count=1) if _LEADING_CHINESE.match(source) else ""
     if _LEADING.match(source):
         return _LEADING.sub(lambda m: m[1] + subject, source, count=1)
     if _LEADING_POSSESSIVE.match(source):
