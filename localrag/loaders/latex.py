@@ -11,6 +11,7 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
 from localrag.loaders.document_tree import TextBlock, heading_block, item, marked_text, paragraph, render
+from localrag.loaders.headers import is_value
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import tables
 from localrag.text.outline import BlockKind
@@ -54,7 +55,7 @@ _OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
 _RULE = re.compile(r"\\(?:cline|cmidrule)\s*(?:\[[^\[\]]*\])?(?:\([^()]*\))?\{[^{}]*\}")
 _TABLE_TOKEN = re.compile(
     r"(?P<open>\\begin\{[^{}]*\}|\{)|(?P<close>\\end\{[^{}]*\}|\})|(?P<row>\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b)"
-    r"|\\(?P<rule>midrule)\b|\\.|&",
+    r"|\\(?P<rule>midrule|hline)\b|\\.|&",
     re.DOTALL,
 )
 _SPAN = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}")
@@ -78,6 +79,7 @@ _COMMANDS = {
     **dict.fromkeys(("title", "author", "date", "index", "nocite", "tabto", "phantom", "color"), ("[{", "")),
     **dict.fromkeys(("rowcolor", "cellcolor", "includegraphics"), ("[[{", "")),
     "rule": ("[{{", ""),
+    "specialrule": ("{{{", ""),
     "addlinespace": ("[", ""),
     **{name: ("", name) for name in ("LaTeX", "TeX", "BibTeX", "LaTeXe", "XeLaTeX", "LuaLaTeX", "pdfLaTeX")},
     **{name: ("", sign) for name, sign in zip(("S", "P", "pounds", "copyright", "euro", "EUR", "degree"), "§¶£©€€°", strict=True)},
@@ -342,13 +344,19 @@ def _table_cells(source: str) -> tuple[list[list[str]], int]:
         if token["open"] or token["close"]:
             depth += 1 if token["open"] else -1
         elif depth <= 0 and token["rule"]:
-            n_above = n_above or len(rows) - 1
+            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" or _is_tall_head(rows[:-1]) else 0)
         elif depth <= 0 and (token[0] == "&" or token["row"]):
             rows[-1].append(source[start : token.start()])
             rows += [[]] if token["row"] else []
             start = token.end()
     rows[-1].append(source[start:])
     return rows, n_above
+
+
+def _is_tall_head(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the rows above a line have cells that span some of them, and no values."""
+    cells = [cell.replace("\\hline", "").strip() for row in rows for cell in row]
+    return any("\\multirow" in cell for cell in cells) and not any(map(is_value, cells))
 
 
 def _argument(source: str, command: str) -> str:

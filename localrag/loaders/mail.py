@@ -117,6 +117,8 @@ def _message(data: bytes) -> EmailMessage:
     """A message from its bytes. Raises Unreadable."""
     if not data.strip():
         raise Unreadable("empty")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:200]:
+        data = decode(data).lstrip("\ufeff").encode()
     message = message_from_bytes(data.removeprefix(b"\xef\xbb\xbf"), policy=policy.default)
     if message.get_content_type() in _ENCRYPTED:
         raise Unreadable("encrypted")
