@@ -303,6 +303,7 @@ class _BlockWriter:
             self.style = self.styles.pop()[1]
 
 
+_BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _LEVELS = {f"h{level}": level for level in range(1, 7)}
 
 
@@ -452,12 +453,18 @@ def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextR
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
             text = _cell_text(c, page, own)
-            line += [HeadCell(text) if local_name(c) == "th" or _is_bold(c) else text, *[""] * (width - 1)]
+            line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
                 taken |= dict.fromkeys(range(left, left + width), n + height - 1)
         grid.append(line)
     return grid, ranges
+
+
+def _is_set_apart(cell: Any) -> bool:
+    """Whether a cell of a table is header markup or all bold."""
+    styles = (str(node.get("style") or "") for node in (cell, cell.getparent()))
+    return local_name(cell) == "th" or any(map(_BOLD.search, styles)) or _is_bold(cell)
 
 
 def _is_bold(node: Any) -> bool:

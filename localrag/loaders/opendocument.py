@@ -459,7 +459,8 @@ class OdfReader:
 
     def _table(self, table: Any) -> Iterator[TextBlock]:
         comments = SheetComments()
-        is_layout = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
+        has_head = table.find(f"{_TABLE}table-header-rows") is not None
+        is_layout = not has_head and next(table.iterdescendants(f"{_TABLE}table"), None) is not None
         grid, ranges = ([], []) if is_layout else self._grid(table, comments)
         if max(map(len, grid), default=0) < 2:
             for tc in table.iter(_CELL):
@@ -510,6 +511,8 @@ class OdfReader:
         if tc.get(f"{_OFFICE}value-type") == "date":
             date = str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
             return marked_text(date, is_deleted=is_deleted)
+        if tc.find(f".//{_TABLE}table") is not None:
+            return "; ".join(" ".join(line.split()) for block in self.blocks(tc) for line in block.text.split("\n") if line.strip())
         pictures = (_picture(shape) for shape in tc.iterchildren(f"{_DRAW}frame"))
         anchored = (block.text for p in tc.iter(_P) for block in self._anchored(p))
         texts = [format_cell(self.flat_text(tc, is_deleted=is_deleted)), *pictures, *anchored]
