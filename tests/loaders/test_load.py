@@ -413,7 +413,7 @@ KINDS = [
     ("saved.txt", WEB_PAGE, ".html", "No boats."),
     ("error.pdf", WEB_PAGE, ".html", "No boats."),
     ("plan.mm", XML, ".xml", "TEXT: No boats"),
-    ("wide.opml", "\ufeff<?xml version='1.0' encoding='utf-16'?><a><b>Ice</b></a>".encode("utf-16-le"), ".xml", "Ice"),
+    ("wide.opml", "\ufeff<?xml version='1.0' encoding='utf-16'?><a><b>Ice</b></a>".encode("utf-16-le"), ".opml", "Ice"),
     ("flat.xhtm", b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY x 'y'>]>\n<a><b>Ice</b><b>Bay</b></a>", ".xml", "b: Ice"),
     ("list.webdata", b'[{"name": "Skua"}]', ".json", "name: Skua"),
     ("board.canvas", json.dumps(CANVAS).encode(), ".canvas", "No *boats*\n\nIce.md\n\nBay\n\nso"),
