@@ -313,7 +313,7 @@ def _choose_quotes(pool: SentencePool) -> SelectedSentences:
 def _word_vectors(texts: Sequence[str]) -> NDArray[np.float32]:
     """The tf-idf vectors of sentences, (n, words) float32, L2-normalised, which tell the central ones (LexRank, Erkan and Radev 2004)."""
     counts = Counter(word for text in texts for word in title_words(text))
-    numbers = {word: n for n, word in enumerate(counts)}
+    numbers = {word: n for n, word in enumerate(sorted(counts))}  # in one order, so that every process adds up alike
     vectors = np.zeros((len(texts), max(1, len(counts))), np.float32)
     for row, text in zip(vectors, texts, strict=True):
         for word in title_words(text):
