@@ -146,15 +146,15 @@ def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     named = {name: placed.line(tex_text(_argument(source, name))) for name in ("title", "author", "date")}
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
 
-    def take_note(_: re.Match[str], arguments: Sequence[str]) -> str:
+    def number_note(_: re.Match[str], arguments: Sequence[str]) -> str:
         notes.append(arguments[0])
         return f"{{}} [{len(notes)}]"
 
-    def take_heading(section: re.Match[str], arguments: Sequence[str]) -> str:
+    def mark_heading(section: re.Match[str], arguments: Sequence[str]) -> str:
         return f"\n\n{placed.mark([heading_block(_SECTIONS[section[1]], placed.line(tex_text(arguments[0])))])}\n\n"
 
-    text = _replaced(body[1] if body else source, _NOTE, take_note)
-    text = tex_text(_without_tables(_replaced(text, _SECTION, take_heading), placed))
+    text = _replaced(body[1] if body else source, _NOTE, number_note)
+    text = tex_text(_without_tables(_replaced(text, _SECTION, mark_heading), placed))
     blocks = [block for block in placed.blocks(text) if block.text]
     if named["title"] and not (blocks and blocks[0].kind is BlockKind.HEADING and blocks[0].level == 1):
         blocks.insert(0, heading_block(1, named["title"]))

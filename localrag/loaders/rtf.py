@@ -69,7 +69,7 @@ class _TextFlow:
         self.blocks += tables(self.rows, likely=True)
         self.rows = []
 
-    def take_text(self) -> str:
+    def keep_text(self) -> str:
         """The text of the runs since the last paragraph or cell."""
         text = inline_text(self.runs).encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip(" \t")
         self.runs = []
@@ -234,7 +234,7 @@ class _RtfReader:
 
     def _end_paragraph(self) -> None:
         flow, state = self.flows[-1], self.state
-        text, marker = flow.take_text(), flow.marker
+        text, marker = flow.keep_text(), flow.marker
         flow.marker = ""
         if state.is_in_table and flow.kind == "body":
             flow.cell.append(f"{marker} {text}" if marker else text)
@@ -245,7 +245,7 @@ class _RtfReader:
 
     def _end_cell(self) -> None:
         flow = self.flows[-1]
-        text = " ".join([*flow.cell, flow.marker, flow.take_text()])
+        text = " ".join([*flow.cell, flow.marker, flow.keep_text()])
         flow.cell, flow.marker = [], ""
         flow.cells.append(" ".join(text.split()))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.delimited import split_rows
-from localrag.loaders.document_tree import TextBlock
+from localrag.loaders.document_tree import TextBlock, render
 from localrag.loaders.headers import CellRow, HeadCell, find_layout, is_value
 from localrag.text.outline import BlockKind
 
@@ -149,7 +149,8 @@ def parse_csv(file: OpenFile, options: LoadOptions) -> ParsedFile:
         if start is not None:
             header = [format_cell(value) for value in first[start]]
             return ParsedFile("\n\n".join(text_rows(header, islice(rows, start + 1, None), options)))
-    return ParsedFile("\n".join(table_lines(([format_cell(value) for value in row] for row in rows), likely=True)))
+    rendered = render(tables(([format_cell(value) for value in row] for row in rows), likely=True))
+    return ParsedFile(rendered.text, blocks=rendered.blocks)
 
 
 def parse_json_or_lines(text: str) -> Any:
