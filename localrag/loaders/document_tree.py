@@ -18,7 +18,7 @@ MAX_LIST_DEPTH = 12  # nested lists that are indented further
 _FRACTION = 2  # beside 1 for raised and -1 for lowered text
 _ADDRESS = re.compile(r"(?:https?|ftps?)://\S+|(?:mailto|tel|sms|news|doi|urn|geo):\S+", re.IGNORECASE)
 _DOCUMENT_ADDRESS = re.compile(r"[^?#:]*\.(?:pdf|docx?|xlsx?|pptx?|od[tsp]|rtf|csv|zip|epub|txt|md|ics)", re.IGNORECASE)
-_SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):|%[0-9a-f]{2}", re.IGNORECASE)  # and what is escaped
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,7 @@ class _BlockWriter:
             self.runs.append(replace(self.style, text=_INLINE[tag](node), link="" if tag == "img" else self.style.link))
         elif tag in {"sup", "a"} and _is_note_mark(node, deep=tag == "sup"):
             self.add(superscript(line_of(node), is_note=True))
-        elif tag == "pre" or (tag == "div" and node.get("class") == "fragment"):
+        elif (tag == "pre" and "signature" not in node.get("class", "")) or (tag == "div" and node.get("class") == "fragment"):
             self.flush()
             self.blocks.append(code(_raw(node).strip("\n"), _language(node)))
         elif tag == "table" and (found := _tables(node, self.page, self.style)):

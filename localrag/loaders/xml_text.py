@@ -25,7 +25,8 @@ from localrag.loaders.tabular import format_row, tables
 _HEADINGS = frozenset({"title", "book-title", "article-title", "head", "heading", "h1", "h2", "h3"})
 _PARAGRAPHS = frozenset({"p", "para", "simpara", "cmd"})
 _SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
-_SUPPRESSED = frozenset({"script", "style", "binary"})
+_SUPPRESSED = frozenset({"script", "style", "binary", "genre", "document-info"})
+_STRUCK = frozenset({"strikethrough", "strike", "del"})
 _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
@@ -125,6 +126,8 @@ def _sentence(element: Any) -> str:
             is_note = name.startswith("sup") and next(child.iter("{*}xref", "{*}ref"), None) is not None
             shifted = shifted_text("".join(texts)[-60:], text, 1 if name.startswith("sup") else -1)
             texts.append(superscript(text, is_note=True) if is_note else shifted)
+        elif name in _STRUCK:
+            texts.append(f"~~{_one_line(child)}~~")
         elif name in {"lb", "pb", "br", "cb"}:
             texts.append("" if child.get("break") == "no" else " ")
         elif name not in _SUPPRESSED:

@@ -63,6 +63,7 @@ MANY = "".join(f"<p>{'word ' * 9}<a href='/wiki/p{n}'>page</a></p>" for n in ran
     [
         (f"<a href='{PLAN}'>the plan</a>", f"the plan ({PLAN})"),
         (f"<a href='{PLAN}'>plan.example/2031</a>", "plan.example/2031"),
+        ("<a href='https://x.example/a%28v=1%29'>x.example/a(v=1)</a>", "x.example/a(v=1)"),
         ("<a href='mailto:ann@x.example?subject=plot'>write</a>", "write (ann@x.example)"),
         ("<a href='//plan.example/a'>the plan</a>", "the plan (https://plan.example/a)"),
         ("<a href='#rules'>the rules</a>", "the rules"),

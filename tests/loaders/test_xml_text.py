@@ -42,8 +42,9 @@ PLACES = """<kml xmlns="http://www.opengis.net/kml/2.2"><Document>
 UNITS = """<xliff><file><body><trans-unit id="1"><source>The <g id="1">weir</g> is shut.</source>
 <target>Das Wehr ist zu.</target></trans-unit>
 </body></file></xliff>"""
-NOVEL = """<FictionBook xmlns="http://www.gribuser.ru/xml/fictionbook/2.0"><body>
-<section><title><p>One</p><p>The quay</p></title><p>Ice.</p></section>
+NOVEL = """<FictionBook xmlns="http://www.gribuser.ru/xml/fictionbook/2.0">
+<description><title-info><genre>sf</genre></title-info><document-info><program-used>x</program-used></document-info></description><body>
+<section><title><p>One</p><p>The quay</p></title><p><strikethrough>Snow</strikethrough> ice.</p></section>
 </body><binary id="a.png">AAEC</binary></FictionBook>"""
 VOCABULARIES = {
     # Evernote, outlines, maps, translations, novels, DITA and DocBook.
@@ -51,7 +52,7 @@ VOCABULARIES = {
     "a.opml": (OUTLINE, "- Roof\n  - 40 slates\n    Ruth has the ladder\n- News (https://x.example/f)"),
     "a.kml": (PLACES, "Old\nBuilt by Ray\n10.1,59.2,0"),
     "a.xliff": (UNITS, "The weir is shut.\n\nDas Wehr ist zu."),
-    "a.fb2": (NOVEL, "# One The quay\n\nIce."),
+    "a.fb2": (NOVEL, "# One The quay\n\n~~Snow~~ ice."),
     "b.xml": (
         "<para>See <ulink url='https://x.example/a'>the plan</ulink> at <link url='https://x.example'>x.example</link></para>",
         "See the plan (https://x.example/a) at x.example",
