@@ -205,11 +205,11 @@ class OpenFile:
         """The suffix of the name, with the dot."""
         return Path(self.name).suffix
 
-    def read_bytes(self) -> bytes:
-        """The complete content."""
+    def read_bytes(self, most: int = -1) -> bytes:
+        """The content, or its beginning."""
         with os.fdopen(self.descriptor, "rb", closefd=False) as file:
             file.seek(0)
-            return file.read()
+            return file.read(most)
 
     def open(self) -> BinaryIO:
         """A stream of the complete content."""
@@ -222,9 +222,9 @@ class InnerFile(OpenFile):
 
     data: bytes
 
-    def read_bytes(self) -> bytes:
-        """The complete content."""
-        return self.data
+    def read_bytes(self, most: int = -1) -> bytes:
+        """The content, or its beginning."""
+        return self.data if most < 0 else self.data[:most]
 
 
 @contextmanager

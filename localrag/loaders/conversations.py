@@ -96,13 +96,15 @@ def _chat_paragraphs(value: Any) -> Iterator[str]:
         messages = _messages(value)
         yield from messages
         for inner in () if messages else value:
-            yield from _chat_paragraphs(inner)
+            if isinstance(inner, list | dict):
+                yield from _chat_paragraphs(inner)
     elif isinstance(value, dict):
         branch = {"mapping": _branch(value)} if isinstance(value.get("mapping"), dict) else {}
-        found = {key: list(_chat_paragraphs(inner)) for key, inner in (value | branch).items()}
+        inner_values = {key: inner for key, inner in (value | branch).items() if isinstance(inner, list | dict)}
+        found = {key: list(_chat_paragraphs(inner)) for key, inner in inner_values.items()}
         if any(found.values()):
             title = _first_text(value, ("title", "name"))
-            others = {key: inner for key, inner in value.items() if not found[key] and inner != title}
+            others = {key: inner for key, inner in value.items() if not found.get(key) and inner != title}
             yield from filter(None, (f"# {title}" if title else "", "\n".join(flatten(others))))
         for paragraphs in found.values():
             yield from paragraphs
@@ -119,6 +121,8 @@ def _branch(chat: Mapping[str, Any]) -> list[Any]:
 def _messages(values: Sequence[Any]) -> list[str]:
     """The messages of a list, the oldest first; none if it holds others."""
     objects = [inner.get("tweet") or inner for inner in values if isinstance(inner, dict)]
+    if not objects:
+        return []
     for keys in _KEYS:
         when, text, *names = keys.split()
         shaped = [m for m in objects if None not in (_at(m, text), _at(m, when)) and (not names or _first_text(m, names))]

@@ -441,12 +441,16 @@ def parse_bibliography(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     return ParsedFile("\n\n".join(entries) or text)
 
 
+_TEX_SIGN = re.compile(r"[\\$~]|--|``|''")
+
+
 def _bibtex_text(kind: str, source: str) -> str:
     key, *fields = _BIBTEX_FIELD.split(source.rpartition("}")[0] or source)
     lines = [f"{kind}: {key.strip()}"]
     for assignment in fields:
         name, _, value = assignment.partition("=")
         name, value = name.strip().lower(), value.strip().strip('"')
-        text = value if name in {"url", "doi"} else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
+        is_plain = name in {"url", "doi"} or not _TEX_SIGN.search(value)
+        text = value if is_plain else tex_text(re.sub(r"(?<!\\)([%&#])", r"\\\1", value))
         lines.append(f"{name}: {' '.join(text.replace('{', '').replace('}', '').split())}")
     return "\n".join(lines)

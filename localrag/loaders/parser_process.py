@@ -86,7 +86,7 @@ MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the
 def detect_kind(file: OpenFile, options: LoadOptions) -> str:
     """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
     suffix = file.suffix.lower()
-    head = file.read_bytes()[: file_kinds.SNIFF_BYTES]
+    head = file.read_bytes(file_kinds.SNIFF_BYTES)
     file_kinds.refuse_pointer(head)
     if not options.all_files:
         file_kinds.refuse_minified_code(head, suffix)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from localrag.records import DocumentBlock
 
@@ -85,16 +85,15 @@ class Outline:
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self._levels: dict[str, int] = {}  # sign of an underline, with that of an overline → level
-        lines = _lines(text, 0, len(text))
-        pairs = pairwise(line.text.rstrip() for line in lines)
+        gaps = pairwise([0, *(place for block in known for place in (block.start, block.end)), len(text)])
+        parts = [_lines(text, *gap) for gap in islice(gaps, 0, None, 2)]  # before, between and behind the known blocks
+        pairs = (pair for lines in parts for pair in pairwise(line.text.rstrip() for line in lines))
         self._separators = {rule for line, rule in pairs if len(line) > 2 * len(rule) and _RULE.fullmatch(rule)}  # that underline no title
         self._path: list[Heading] = []
-        position = 0
-        for block in known:
-            self._read(_lines(text, position, block.start))
+        for lines, block in zip(parts, known, strict=False):
+            self._read(lines)
             self._add_known(block)
-            position = block.end
-        self._read(_lines(text, position, len(text)))
+        self._read(parts[-1])
         self._starts = [block.start for block in self.blocks]
 
     def blocks_between(self, start: int, end: int) -> Sequence[Block]:
