@@ -1,6 +1,7 @@
 """Messages saved by Outlook (.msg): turned into an ordinary message, with its attachments, and read as such."""
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable
 from localrag.loaders.mail import parse_mail
 
-_SUBJECT, _BODY, _HTML, _RTF = 0x0037, 0x1000, 0x1013, 0x1009
+_SUBJECT, _BODY, _HTML, _RTF, _HEADERS = 0x0037, 0x1000, 0x1013, 0x1009, 0x007D
 _SENDER_NAME, _SENDER_ADDRESS, _SENDER_SMTP = 0x0C1A, 0x0C1F, 0x5D01
 _NAME, _ADDRESS, _SMTP, _RECIPIENT_TYPE = 0x3001, 0x3003, 0x39FE, 0x0C15
 _SENT, _RECEIVED = 0x0039, 0x0E06
@@ -84,6 +85,8 @@ class OutlookMessage:
         yield "Subject", self.text(_SUBJECT)
 
     def _date(self) -> str:
+        if found := re.search(r"^Date:[ \t]*(\S[^\r\n]{0,60})", self._long_text(_HEADERS)[:100_000], re.MULTILINE):
+            return found[1].strip()  # with the sender's own hour
         stamp = self._values.get((_SENT, 0x0040)) or self._values.get((_RECEIVED, 0x0040)) or b""
         microseconds = int.from_bytes(stamp, "little") // 10
         try:

@@ -312,11 +312,11 @@ def doc(text, properties=b""):
     return ole(streams | ({("\x05SummaryInformation",): properties} if properties else {}))
 
 
-def msg(subject, body, *, sender=("Iduna Kell", "iduna@ness.example"), attachments=()):
+def msg(subject, body, *, sender=("Iduna Kell", "iduna@ness.example"), headers="", attachments=()):
     """A message saved by Outlook; `attachments`: (name, bytes), or (name, path → bytes of a message)."""
 
     def message(subject, body):
-        texts = {0x0037: subject, 0x1000: body, 0x0C1A: sender[0], 0x5D01: sender[1]}
+        texts = {0x0037: subject, 0x1000: body, 0x0C1A: sender[0], 0x5D01: sender[1], 0x007D: headers}
         return {(f"__substg1.0_{key:04X}001F",): value.encode("utf-16-le") for key, value in texts.items()}
 
     stamp = (1_000_000_000 + 11_644_473_600) * 10_000_000

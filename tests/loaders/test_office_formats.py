@@ -764,6 +764,12 @@ def test_messages_of_outlook_are_read_like_mail(subject, text, sender, shown):
     assert (content.title, dict(content.metadata)["date"][:10]) == (subject, "2001-09-09")
 
 
+def test_the_hour_of_a_message_is_its_senders():
+    """As the header that it was sent with tells."""
+    head = "Received: x\r\nDate: Sat, 8 Sep 2001 18:46:40 -0700\r\nSubject: Berth\r\n"
+    assert "Date: 2001-09-08 18:46:40-07:00" in parsed("a.msg", made.msg("Berth", "Noon.", headers=head)).text
+
+
 def test_every_office_format_is_read_in_the_confined_process(tmp_path):
     """Also by the libraries of the old formats, without threads, connections and writing."""
     files = {f"{n}{name[1:]}": data for n, group in enumerate(ENDINGS.values()) for name, data in group.items()}
