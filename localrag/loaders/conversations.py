@@ -22,6 +22,8 @@ _KEYS = (
     "created_at text sender",  # Claude
     "role content role",  # other models, without times
     "created_at full_text",  # Twitter
+    "originalarrivaltime content displayName from",  # Teams, whose texts are HTML
+    "createdDateTime body.content from.user.displayName",
 )
 _MIN_MESSAGES_SHARE = 0.5  # of the objects in a list
 _MAX_SECONDS = 1e11  # larger times are in milliseconds
@@ -103,7 +105,7 @@ def _chat_paragraphs(value: Any) -> Iterator[str]:
         inner_values = {key: inner for key, inner in (value | branch).items() if isinstance(inner, list | dict)}
         found = {key: list(_chat_paragraphs(inner)) for key, inner in inner_values.items()}
         if any(found.values()):
-            title = _first_text(value, ("title", "name"))
+            title = _first_text(value, ("title", "name", "displayName"))
             others = {key: inner for key, inner in value.items() if not found.get(key) and inner != title}
             yield from filter(None, (f"# {title}" if title else "", "\n".join(flatten(others))))
         for paragraphs in found.values():
@@ -127,7 +129,8 @@ def _messages(values: Sequence[Any]) -> list[str]:
         when, text, *names = keys.split()
         shaped = [m for m in objects if None not in (_at(m, text), _at(m, when)) and (not names or _first_text(m, names))]
         if len(shaped) > _MIN_MESSAGES_SHARE * len(objects) and "subject" not in shaped[0]:
-            said = [(_time(_at(m, when)), _first_text(m, names), _message_text(m, _at(m, text))) for m in objects]
+            words = plain_value if "displayName" in keys else str
+            said = [(_time(_at(m, when)), _first_text(m, names), words(_message_text(m, _at(m, text)))) for m in objects]
             return [_message(*message) for message in said[:: -1 if said[0][0] > said[-1][0] else 1] if message[2]]
     return []
 

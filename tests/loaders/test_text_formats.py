@@ -242,7 +242,7 @@ def messages(*texts, **others):
 
 AT = 1931248800  # 2031-03-14 10:00 UTC
 CHATS = {
-    # Exports of Slack, Telegram, Facebook, Discord, Twitter, and of chats with models: found by their shape, whatever their name.
+    # Exports of Slack, Telegram, Facebook, Discord, Teams, Twitter, and of chats with models: found by their shape, whatever their name.
     "slack": (
         json.dumps([
             {"user": "U1", "user_profile": {"real_name": "Ruth"},
@@ -269,6 +269,19 @@ CHATS = {
     "discord": (
         messages({"timestamp": "2031-03-14T18:05:40.1+00:00", "content": "**It** <leaks>", "author": {"name": "Ruth"}}),
         "Ruth (2031-03-14 18:05): **It** <leaks>",
+    ),
+    "teams": (
+        json.dumps({"conversations": [{"displayName": "Boats", "MessageList": [
+            {"originalarrivaltime": "2031-03-14T10:01:00Z", "displayName": "Lars", "content": "<p>At&nbsp;noon</p>"},
+            {"originalarrivaltime": "2031-03-14T10:00:00Z", "displayName": "Ruth", "content": "When?"},
+        ]}]}),
+        "# Boats\n\nRuth (2031-03-14 10:00): When?\n\nLars (2031-03-14 10:01): At noon",
+    ),
+    "teams, from its server": (
+        json.dumps({"value": [
+            {"createdDateTime": "2031-03-14T10:00:00Z", "from": {"user": {"displayName": "Ann"}}, "body": {"content": "<p>The <b>weir</b>"}},
+        ]}),
+        "Ann (2031-03-14 10:00): The weir",
     ),
     "twitter": (
         "window.YTD.tweets.part0 = "
