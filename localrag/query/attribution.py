@@ -29,6 +29,7 @@ from localrag.query.support_score import (
     MIN_RELATED,
     PARSED_LANGUAGES,
     SupportScorer,
+    covered_share,
     load_weights,
 )
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
@@ -39,6 +40,7 @@ from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cj
 
 TOPIC = 0.4  # minimal cosine of a source sentence on the topic of a written one
 MAX_SUPPORTING_QUOTES = 2  # per sentence of an answer
+MAX_COMPARED = 12  # sentences of the passages with one of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,15 @@ def support_checker(
     scorer = _usable_scorer(vectors, reader)
 
     def check(sentence: str, cited: Sequence[Quote], shown: Sequence[Quote] = ()) -> Verdict:
+        said = normalize_sentence(sentence)
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
         if row := next(filter(None, (proving_row(sentence, passages) for passages in passage_groups)), None):
             return Verdict(SUPPORTED_STATE, (row,))
-        proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places) for passages in passage_groups)), [])
+        proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places, vectors) for passages in passage_groups)), [])
         estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, places, is_proved=bool(proof)) if scorer else None
         if proof and (estimate is None or estimate >= MIN_PROVED):
-            scores = vectors.cosines(sentence, [normalize_sentence(p.text) for p in proof])
+            scores = vectors.cosines(said, [normalize_sentence(p.text) for p in proof])
             return Verdict(SUPPORTED_STATE, tuple(proof[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
         verdicts = [_unproved(sentence, passages, vectors, aliases, places, cited, estimate) for passages in passage_groups]
         best = next((v for v in verdicts if v.state != UNSUPPORTED_STATE), None)
@@ -120,16 +123,20 @@ class SentenceVectors:
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def nearest(self, sentence: str, passages: Sequence[Quote]) -> tuple[Quote, Quote, float] | None:
-        """The sentence of some passages nearest to a written one, its passage, and the cosine; None if the passages have no sentences.
-
-        The cosine with the whole passage is used if higher, since a written sentence may combine several sentences.
-        """
+        """The sentence of some passages nearest to a written one, its passage, and the cosine; None if the passages have no sentences."""
         parts = [(part, passage) for passage in passages for part, _ in _quote_sentences(passage)]
         if not parts:
             return None
         cosines = self.cosines(sentence, [normalize_sentence(part.text) for part, _ in parts])
-        part, passage = parts[best := int(np.argmax(cosines))]
-        return part, passage, max(float(cosines[best]), float(self.cosines(sentence, [normalize_sentence(passage.text)])[0]))
+        best = int(np.argmax(cosines))
+        return *parts[best], float(cosines[best])
+
+    def closest(self, claim: str, sentences: Sequence[tuple[Quote, str]]) -> Iterator[tuple[Quote, str]]:
+        """The MAX_COMPARED of some sentences, each with the one before it, that are nearest to a claim by cosine and shared words."""
+        texts = [normalize_sentence(part.text) for part, _ in sentences]
+        shares = np.array([covered_share(claim, text) for text in texts], np.float32)
+        near = np.argsort(-shares - self.cosines(claim, texts), kind="stable")[:MAX_COMPARED]
+        return (sentences[n] for n in sorted(near.tolist()))
 
     def cosines(self, sentence: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """The cosine of a sentence with each text."""
@@ -152,7 +159,7 @@ def _unproved(
     Its numbers and dates may occur anywhere in that sentence's passage or in the passages that it cites. Whether it is on the topic, an
     estimate tells, else the cosine.
     """
-    nearest_match = vectors.nearest(sentence, passages)
+    nearest_match = vectors.nearest(normalize_sentence(sentence), passages)
     if nearest_match is None:
         return Verdict(UNSUPPORTED_STATE, (), "no passage")
     source, passage, cosine = nearest_match
@@ -164,7 +171,9 @@ def _unproved(
     )
     if reason and (estimate is None or estimate < MAX_CONTRADICTED or reason.startswith(("number", "date", "name"))):
         return Verdict(CONTRADICTED_STATE, (source,), reason)
-    if cosine < TOPIC if estimate is None else estimate < MIN_RELATED:
+    if estimate is None:  # a sentence may combine what several say
+        estimate = max(cosine, float(vectors.cosines(said, [normalize_sentence(passage.text)])[0])) - TOPIC + MIN_RELATED
+    if estimate < MIN_RELATED:
         return Verdict(UNSUPPORTED_STATE, (), "topic")
     missing = next((word.text for word in claim.words if word.figure and not word.keys & COUNTED_TIMES and not has_figure(word)), "")
     missing = missing or _unknown_name(claim, [place, *(p.text for p in passages)], sentence)
@@ -220,16 +229,23 @@ def place_lookup(db: Database) -> PlaceLookup:
 
 
 def supporting_quotes(
-    text: str, cited: Sequence[Quote], aliases: AliasLookup = lambda _: (), places: PlaceLookup = lambda _: ""
+    text: str,
+    cited: Sequence[Quote],
+    aliases: AliasLookup = lambda _: (),
+    places: PlaceLookup = lambda _: "",
+    vectors: SentenceVectors | None = None,
 ) -> list[Quote]:
-    """The sentences of passages that entail `text`; empty unless every sentence of `text` is entailed by one of them."""
+    """The sentences of passages that entail `text`; empty unless every sentence of `text` is entailed by one of them.
+
+    With `vectors`, a sentence is compared with those nearest to it alone.
+    """
     sources = list(dict.fromkeys(pair for quote in cited for pair in _quote_sentences(quote)))
     quotes: list[Quote] = []
     for start, end in cached_sentences(text):
         claim = normalize_sentence(text[start:end])
         entailing = [
             part
-            for part, before in sources
+            for part, before in (vectors.closest(claim, sources) if vectors and len(sources) > MAX_COMPARED else sources)
             if is_entailed(strip_location(claim, places(part.chunk_id), part.text), normalize_sentence(part.text), before, aliases)
         ]
         if not entailing:

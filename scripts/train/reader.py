@@ -1,10 +1,10 @@
-"""Train the reader: a small encoder that finds answers in passages, says which passages are relevant, and what a text entails.
+"""Train the reader: a small encoder that finds answers in passages, and says which passages are relevant.
 
     python -m scripts.train.reader DATA OUT --encoder minilm --minutes 3.2
     python -m scripts.train.reader DATA OUT --encoder e5 --minutes 5 [--resume FILE]
 
-DATA holds the sets of `scripts/train/reader_data.py` in `train/`, and for measuring `qa_spans/` and `support/`; what of the latter two is
-not there is not measured. OUT gets reader.safetensors (without the embeddings of words), curve.json, kept_pieces.npy (the ids of the
+DATA holds the sets of `scripts/train/reader_data.py` in `train/`, and for measuring `qa_spans/`; what of the latter is not there
+is not measured. OUT gets reader.safetensors (without the embeddings of words), curve.json, kept_pieces.npy (the ids of the
 pieces that a trimmed vocabulary keeps) and, every few minutes, checkpoint.pt. `--resume` goes on from either: from checkpoint.pt where the
 run stood, with the minutes that were left; from a reader.safetensors with its weights alone. Needs torch and transformers; a GPU is used
 where there is one.
@@ -30,8 +30,8 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from localrag.text.sentences import is_cjk
-from scripts.train.reader_data import NOT_ENTAILED, SETS, Batches, Encoder, Examples, Question, Sets, Texts, load_sets, question, rows
-from scripts.train.reader_model import STARTS, Reader, entailed, read, read_reader, vectors, write_reader
+from scripts.train.reader_data import SETS, Batches, Examples, Question, Sets, Texts, load_sets, question, rows
+from scripts.train.reader_model import STARTS, Reader, read, read_reader, vectors, write_reader
 
 WARM = 200  # steps
 LEAST_RATE = 0.02  # of the rate, at the end
@@ -39,8 +39,6 @@ SAVED_EVERY = 180.0  # seconds
 SAID_EVERY = 200  # steps
 SURE = 4.0  # log odds of an answer that is learned from
 SPAN_SETS = ("xquad_en", "xquad_zh", "xquad_de", "xquad_es", "policyqa")
-SUPPORT = Path(__file__).resolve().parents[2] / "tests" / "data" / "support"
-SUPPORT_SETS = ("tuned", "later", "held_out", "cnndm", "xsum", "faith")  # the first one sets the threshold
 ALL = 1_000_000
 
 
@@ -59,28 +57,19 @@ def hard_negatives(model: Reader, texts: Texts, questions: Sequence[Question]) -
 
 
 def loss_of(model: Reader, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """The weighted losses of the three heads, by example; a head learns nothing of examples that have no target for it."""
-    ids, mask, types, starts, ends, relevant, labels, weights = (t.to(model.device, non_blocking=True) for t in batch)
-    span, relevance, entailment = model(ids, mask, types)
+    """The weighted losses of both heads, by example; a head learns nothing of examples that have no target for it."""
+    ids, mask, types, starts, ends, relevant, weights = (t.to(model.device, non_blocking=True) for t in batch)
+    span, relevance, _ = model(ids, mask, types)
     possible = (mask == 1) & (types == 1)
     possible[:, 0] = True  # where "none" is said
     span = span.masked_fill(~possible[:, :, None], -1e4)
     of = nn.functional
-    has_span, has_relevance, has_label = starts >= 0, relevant >= 0, labels >= 0
+    has_span = starts >= 0
     first = of.cross_entropy(span[has_span, :, 0], starts[has_span], reduction="none")
     last = of.cross_entropy(span[has_span, :, 1], ends[has_span], reduction="none")
     loss = ((first + last) / 2 * weights[has_span]).sum()
-    said = of.binary_cross_entropy_with_logits(relevance[has_relevance], relevant[has_relevance].float(), reduction="none")
-    loss = loss + (said * weights[has_relevance]).sum()
-    loss = loss + (entailment_losses(entailment[has_label], labels[has_label]) * weights[has_label]).sum()
-    return loss / len(ids)
-
-
-def entailment_losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy; `NOT_ENTAILED` wants contradiction and neither together, however they share it."""
-    sure = logits.log_softmax(-1)
-    one = sure.gather(1, labels.clamp(max=2)[:, None])[:, 0]
-    return -torch.where(labels == NOT_ENTAILED, sure[:, 1:].logsumexp(-1), one)
+    said = of.binary_cross_entropy_with_logits(relevance, relevant.float(), reduction="none")
+    return (loss + (said * weights).sum()) / len(ids)
 
 
 # Measuring; nothing of these sets is trained on.
@@ -88,47 +77,36 @@ def entailment_losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tenso
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is measured: span questions of `DATA/qa_spans` with their titles, the held-out half of CLAPnq, and judged sentences."""
+    """What is measured: span questions of `DATA/qa_spans` with their titles, and the held-out half of CLAPnq."""
 
     spans: dict[str, list[tuple[str, Question]]]
     clapnq: list[Question]
-    support: dict[str, list[dict[str, Any]]]
 
     def texts(self) -> Iterator[str]:
         """Every text of it."""
         for q in (*self.clapnq, *(q for found in self.spans.values() for _, q in found)):
             yield from (q.question, q.passage)
-        for row in (row for found in self.support.values() for row in found):
-            yield from (row["source"], row["sentence"])
 
 
 def load_evaluation(data: Path, query: str, clapnq: list[Question]) -> Evaluation:
     """The sets for measuring that are there; span questions in an order by chance that is always the same."""
-    spans, support = {}, {}
+    spans = {}
     for name in SPAN_SETS:
         if (path := data / "qa_spans" / f"{name}.jsonl").exists():
             found = [(row["title"], question(row | {"source": name}, query)) for row in rows(path)]
             random.Random(5).shuffle(found)
             spans[name] = found
-    for name in SUPPORT_SETS:
-        paths = (folder / f"{name}.jsonl" for folder in (SUPPORT, data / "support"))
-        if (path := next((p for p in paths if p.exists()), None)) is not None:
-            support[name] = rows(path)
-    missing = sorted({*SPAN_SETS, *SUPPORT_SETS} - {*spans, *support})
+    missing = sorted({*SPAN_SETS} - {*spans})
     print("not there, and not measured:", ", ".join(missing) or "nothing", flush=True)
-    return Evaluation(spans, clapnq, support)
+    return Evaluation(spans, clapnq)
 
 
 def measure(model: Reader, texts: Texts, sets: Evaluation, most: int) -> dict[str, dict[str, float]]:
-    """Scores of each set: of its first `most` questions, or three times as many sentences."""
+    """Scores of each set: of its first `most` questions."""
     found = {name: measure_spans(model, texts, asked[:most]) for name, asked in sets.spans.items()}
     readings, known = read(model, texts, sets.clapnq), [q.answerable for q in sets.clapnq]
     aucs = {"auc": [r.score for r in readings], "auc_rel": [r.relevance for r in readings]}
     found["clapnq"] = {"n": len(known), **{name: auc(known, scores) for name, scores in aucs.items()}}
-    threshold = None
-    for name, judged in sets.support.items():
-        found[name], own = measure_support(model, texts, judged[: 3 * most], threshold)
-        threshold = own if threshold is None else threshold
     return found
 
 
@@ -154,17 +132,6 @@ def measure_spans(model: Reader, texts: Texts, asked: list[tuple[str, Question]]
             found[f"auc{name}"] = auc(known, [r.score for r in (*right, *wrong)])
             found[f"auc_rel{name}"] = auc(known, [r.relevance for r in (*right, *wrong)])
     return found
-
-
-def measure_support(model: Reader, texts: Texts, judged: list[dict[str, Any]], threshold: float | None) -> tuple[dict[str, float], float]:
-    """AUC of supported sentences; what the threshold keeps and refuses, and what is kept where the set's own refuses nine in ten."""
-    scores = entailed(model, texts, [(row["source"], row["sentence"]) for row in judged])
-    known = np.array([bool(row["supported"]) for row in judged])
-    own = float(np.quantile(scores[~known], 0.9))
-    cut = own if threshold is None else threshold
-    kept, refused, at_90 = (scores[known] > cut).mean(), (scores[~known] <= cut).mean(), (scores[known] > own).mean()
-    shares = {name: round(100 * float(v), 1) for name, v in (("kept", kept), ("refused", refused), ("kept_at_90", at_90))}
-    return {"n": len(judged), "auc": auc(known, scores), **shares}, own
 
 
 def auc(known: Sequence[bool], scores: Sequence[float]) -> float:
@@ -340,7 +307,7 @@ def train(
 ) -> None:
     """Train a reader on the sets; hard negatives are found with the vectors that it starts from."""
     sets = replace(sets, spans=hard_negatives(model, texts, sets.spans), ranked=hard_negatives(model, texts, sets.ranked))
-    examples, encoder = Examples(sets, texts, random.Random(args.seed)), Encoder(texts, sets.pairs)
+    examples = Examples(sets, texts, random.Random(args.seed))
     training = Training(model, args, rate, lambda most: measure(model, texts, evaluation, most), before)
     labelled: list[Question] = []
 
@@ -349,7 +316,7 @@ def train(
             with training.clock.stopped():
                 labelled.extend(self_labelled(model, texts, sets.ranked))
         found = examples.epoch(labelled)
-        batches = Batches(found, encoder, tokens=args.tokens, seed=args.seed + number)
+        batches = Batches(found, texts, tokens=args.tokens, seed=args.seed + number)
         print(f"epoch {number}: {len(found)} examples, {len(batches)} steps", flush=True)
         return batches
 
@@ -390,7 +357,7 @@ def main() -> None:
         kept = texts.trim()
         np.save(args.out / "kept_pieces.npy", kept)
     model = Reader(start, kept).to("cuda" if torch.cuda.is_available() else "cpu")
-    counts = f"{len(sets.spans)} span questions, {len(sets.ranked)} with a passage, {len(sets.pairs)} pairs"
+    counts = f"{len(sets.spans)} span questions, {len(sets.ranked)} with a passage"
     print(f"{counts}; vocabulary of {len(model.bert.embeddings.word_embeddings.weight)}", flush=True)
     train(model, texts, sets, evaluation, args, args.rate or start.rate, before)
 

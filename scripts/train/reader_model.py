@@ -23,7 +23,7 @@ from transformers import BertConfig, BertModel
 
 from localrag.engine.e5 import CLS, PAD, PASSAGE_PREFIX, QUERY_PREFIX, SEP, UNKNOWN, E5File, package_file
 from localrag.model_files import find_embedder
-from scripts.train.reader_data import HYPOTHESIS, LONGEST, QUESTION, Ids, Marks, Question, Texts
+from scripts.train.reader_data import LONGEST, QUESTION, Ids, Marks, Question, Texts
 
 DROPPED = 0.1  # of states, and of the heads' input
 OVERLAP = 60  # tokens of one window of a long text that the next has too
@@ -229,20 +229,6 @@ def best_span(span: NDArray[np.float32]) -> tuple[int, int, float]:
     allowed = np.tri(*together.shape, k=LONGEST_ANSWER, dtype=bool) & ~np.tri(*together.shape, k=-1, dtype=bool)
     first, last = np.unravel_index(np.where(allowed, together, -1e9).argmax(), together.shape)
     return int(first), int(last), float(together[first, last] - span[0].sum())
-
-
-def entailed(model: Reader, texts: Texts, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-    """The log probability that a premise entails a hypothesis, of a long premise by the window that says most; both must be known."""
-    shown, of = [], []
-    for n, (premise, hypothesis) in enumerate(pairs):
-        said, source = texts[hypothesis].ids[:HYPOTHESIS], texts[premise].ids
-        for window in windows(len(source), LONGEST - 3 - len(said)):
-            shown.append((source[window], said))
-            of.append(n)
-    found = np.full(len(pairs), -np.inf)
-    for n, (_, _, classes) in zip(of, logits(model, texts, shown), strict=True):
-        found[n] = max(found[n], float(classes[0]))
-    return found
 
 
 STARTS: Mapping[str, Callable[[], Start]] = {"minilm": minilm, "e5": e5}

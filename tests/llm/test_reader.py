@@ -2,6 +2,7 @@
 
 import pytest
 
+from localrag import model_files
 from localrag.engine import e5
 from localrag.errors import ModelError
 from localrag.llm import reader as reader_module
@@ -110,6 +111,37 @@ def test_entailment_tells_what_a_passage_says(reader):
 
     assert sum(said) == pytest.approx(1, abs=1e-5)
     assert said.entailed > 0.5 > other.entailed
+
+
+@pytest.mark.parametrize(
+    ("premise", "hypothesis"), [("", "A mill."), ("A mill.", ""), ("The mill is old. " * 2500, "The mill is old."), (FERRY, "船是谁买的")]
+)
+def test_any_pair_has_three_probabilities(reader, premise, hypothesis):
+    """Nothing on either side, a premise of 10,000 words, a statement in another language."""
+    (found,) = reader.entailments([(premise, hypothesis)])
+
+    assert sum(found) == pytest.approx(1, abs=1e-5)
+    assert min(found) >= 0
+
+
+def test_a_statement_is_found_anywhere_in_a_long_premise(reader):
+    """By the window that entails it most."""
+    hidden, absent = (f"{'The weather was calm. ' * 400}{said} {'Few came. ' * 400}" for said in ("Ingrid Holm bought the Skua.", ""))
+    found, missing = reader.entailments([(text, "Ingrid Holm bought the Skua.") for text in (hidden, absent)])
+
+    assert found.entailed > 0.5 > missing.entailed
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-100], lambda data: data.replace(b"nli.0", b"nli.9", 1), lambda _: b""])
+def test_a_damaged_judge_is_refused_by_its_hash(monkeypatch, tmp_path, damage):
+    """Cut, changed or empty weights; the error names the command that mends them."""
+    there, damaged = model_files.shipped_data_path, tmp_path / "judge_e5.safetensors"
+    damaged.write_bytes(damage(there("adapters/judge_e5.safetensors").read_bytes()))
+    monkeypatch.setattr(model_files, "shipped_data_path", lambda name: damaged if name.endswith(damaged.name) else there(name))
+
+    with pytest.raises(ModelError, match="damaged") as refused:
+        PassageReader().load()
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("is_truncated", [True, False])

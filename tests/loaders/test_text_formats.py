@@ -279,9 +279,9 @@ CHATS = {
     ),
     "teams, from its server": (
         json.dumps({"value": [
-            {"createdDateTime": "2031-03-14T10:00:00Z", "from": {"user": {"displayName": "Ann"}}, "body": {"content": "<p>The <b>weir</b>"}},
+            {"createdDateTime": "2031-03-14T10:00:00Z", "from": {"user": {"displayName": "Ann"}}, "body": {"content": "<p>A <b>weir</b>"}},
         ]}),
-        "Ann (2031-03-14 10:00): The weir",
+        "Ann (2031-03-14 10:00): A weir",
     ),
     "twitter": (
         "window.YTD.tweets.part0 = "
