@@ -16,7 +16,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 def line_of(n, **more):
-    row = {"premise": f"The mill of Lund has {n} wheels.", "hypothesis": f"Lund has a mill of {n} wheels.", "label": LABELS[n % 3]}
+    row = {"premise": f"The mill of Lund has {n:04} wheels.", "hypothesis": f"Lund has a mill of {n} wheels.", "label": LABELS[n % 3]}
     return json.dumps(row | {"source": "invented"} | more)
 
 
@@ -40,7 +40,7 @@ def test_no_row_that_is_measured_is_learned_from(data):
     premises = {group: {row["premise"] for _, row in labelled_rows(data, group)} for group in ("train", "kept")}
 
     assert not premises["train"] & premises["kept"]
-    assert not {f"The mill of Lund has {100 * k} wheels." for k in range(len(OLD_SETS))} & (premises["train"] | premises["kept"])
+    assert not {f"The mill of Lund has {100 * k:04} wheels." for k in range(len(OLD_SETS))} & (premises["train"] | premises["kept"])
     assert len(premises["train"] | premises["kept"]) == 5 * 40 - len(OLD_SETS)
 
 

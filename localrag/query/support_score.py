@@ -33,19 +33,17 @@ STRUCTURAL_REASONS = (
 )  # why the rules reject a sentence all whose words the source has
 VIEW_FEATURES = (
     *("aligned", "lacking", "lacking names", "lacking figures", "lacking verbs", "opposites"),
-    *("other number", "other name", "otherwise contradicted", "negation", "quantifier", "subsequence", "new tokens"),
+    *("other number", "other name", "subsequence", "new tokens"),
     *("structural", "structural × stems", "structural, all stems", "entailed", "contradicted"),
 )
 PASSAGE_FEATURES = (
-    *("stems 1", "stems 2", "stems 3", "pairs 1", "pairs 2", "pairs 3", "stems of all", "pairs of passage"),
-    *("proved", "proved × aligned", "lacking share", "copied", "nearly copied", "long copy", "long pairs", "lost pairs", "lost stems"),
-    *("pairs turned round", "numbers missing", "names missing", "figures", "names", "clauses", "tokens", "passage length", "chinese"),
+    *("stems of two", "pairs of two", "stems of all", "pairs of passage"),
+    *("proved", "lacking share", "numbers missing", "names missing", "figures", "names", "tokens", "passage length", "chinese"),
 )
 FEATURES = (*PASSAGE_FEATURES, *(f"{view}: {name}" for view in ("sentence", "two") for name in VIEW_FEATURES))
 READER_FEATURES = tuple(name for name in FEATURES if name.endswith((": entailed", ": contradicted")))
 OTHER_LANGUAGE_FEATURES = (*READER_FEATURES, "numbers missing")  # all that counts in languages that the rules misread
 MAX_PAIR_REACH, MAX_PASSAGE_PAIR_REACH = 6, 8  # content words from the first to the second of a pair in a source
-LONG_TOKENS = 20  # a copied sentence of so many tokens is hardly copied by chance
 
 Cosines = Callable[[str, Sequence[str]], NDArray[np.float32]]
 
@@ -108,14 +106,9 @@ class SupportScorer:
         self.read_pairs(pairs)
         readings = [self._readings[pair] for pair in pairs]
         described = [_view_features(claim, v, r, has_names=has_names) for v, r in zip(views, readings, strict=True)]
-        shared = _passage_features(claim, passages, views, is_proved=is_proved)
+        shared = _passage_features(claim, passages, is_proved=is_proved)
         nearest, two = described
-        shared["proved × aligned"] = shared["proved"] * nearest["aligned"]
         shared["lacking share"] = two["lacking"] / max(1.0, len(_telling(parse_sentence(claim))))
-        copied = max(nearest["subsequence"], two["subsequence"])
-        shared |= {"copied": float(copied > 0.97), "nearly copied": float(copied > 0.85)}
-        long = min(1.0, len(_tokens(claim)) / LONG_TOKENS)
-        shared |= {"long copy": copied * long, "long pairs": shared["pairs 1"] * long}
         values = shared | {f"{name}: {k}": v for name, view in (("sentence", nearest), ("two", two)) for k, v in view.items()}
         return np.array([values[name] for name in FEATURES], np.float32)
 
@@ -191,9 +184,6 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
         "opposites": sum(i in match.opposite and i not in match.alike for i in telling),
         "other number": is_number,
         "other name": is_name,
-        "otherwise contradicted": bool(against) and not is_number and not is_name,
-        "negation": any(c.negated for c in mine.clauses) != any(c.negated for c in source.clauses),
-        "quantifier": bool(mine.quantifiers - source.quantifiers),
         "subsequence": LCSseq.similarity(tokens, others) / max(1, len(tokens)),
         "new tokens": len(set(tokens) - set(others)),
         "structural": structural,
@@ -205,33 +195,24 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
     return {name: float(value) for name, value in values.items()}
 
 
-def _passage_features(claim: str, passages: Sequence[Quote], views: tuple[str, str], *, is_proved: bool) -> dict[str, float]:
+def _passage_features(claim: str, passages: Sequence[Quote], *, is_proved: bool) -> dict[str, float]:
     """The values of PASSAGE_FEATURES that do not depend on those of the views."""
     mine, pairs, parsed = token_stems(claim), _pairs(claim, 1), parse_sentence(claim)
-    values: dict[str, float] = {}
-    for size in (1, 2, 3):
-        texts = list(sentence_windows(passages, size))
-        values[f"stems {size}"] = max(_covered_share(mine, token_stems(t)) for t in texts)
-        values[f"pairs {size}"] = max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in texts)
-    whole = [normalize_sentence(p.text) for p in passages]
-    values["stems of all"] = _covered_share(mine, frozenset().union(*map(token_stems, whole)))
-    values["pairs of passage"] = max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole)
-    of_view = _pairs(views[1], MAX_PAIR_REACH)
-    words = content_words(claim)
+    adjacent, whole = list(sentence_windows(passages, 2)), [normalize_sentence(p.text) for p in passages]
     source_words = [word for text in sentence_windows(passages, 1) for word in parse_sentence(text).words]
     numbers, dates = {w.text for w in source_words if w.kind == "number"}, {key for w in source_words if w.when for key in w.keys}
     figures, names = [w for w in parsed.words if w.figure], [w for w in parsed.words if w.kind == "name"]
     everything = " ".join(whole).lower()
-    return values | {
+    return {
+        "stems of two": max(_covered_share(mine, token_stems(t)) for t in adjacent),
+        "pairs of two": max(_covered_share(pairs, _pairs(t, MAX_PAIR_REACH)) for t in adjacent),
+        "stems of all": _covered_share(mine, frozenset().union(*map(token_stems, whole))),
+        "pairs of passage": max(_covered_share(pairs, _pairs(t, MAX_PASSAGE_PAIR_REACH)) for t in whole),
         "proved": float(is_proved),
-        "lost pairs": (1 - values["pairs 2"]) * max(1, len(words) - 1),
-        "lost stems": (1 - values["stems 2"]) * max(2, len(words)),
-        "pairs turned round": float(sum((b, a) in of_view and (a, b) not in of_view for a, b in pairs)),
         "numbers missing": float(sum(w.text not in numbers if w.kind == "number" else w.keys.isdisjoint(dates) for w in figures)),
         "names missing": float(sum(not any(n.lower() in everything for n in (w.text, *w.keys)) for w in names)),
         "figures": float(len(figures)),
         "names": float(len(names)),
-        "clauses": float(len(parsed.clauses)),
         "tokens": math.log(max(1, len(_tokens(claim)))),
         "passage length": math.log1p(sum(len(p.text) for p in passages)),
         "chinese": float(parsed.chinese),

@@ -213,6 +213,7 @@ class Run:
             self.state["epochs"] += 1
         self.save()
         self.report(1_000_000)
+        self.save()
 
     def learn(self, batch: Sequence[tuple[tuple[Ids, int], int]]) -> None:
         began = time.monotonic()

@@ -141,7 +141,7 @@ def main() -> None:
         measured = list(measured_rows(file))
         found, truth = described(measured, scorer), np.array([row.is_supported for row in measured])
         scores = {
-            "word pairs": found[:, FEATURES.index("pairs 1")],
+            "word pairs": found[:, FEATURES.index("pairs of two")],
             "score": found @ tensors["parsed.weight"],
             "without rules": found @ tensors["other.weight"],
         }

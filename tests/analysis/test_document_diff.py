@@ -76,7 +76,7 @@ def test_known_edits_are_found_in_reading_order_of_the_second_document(project):
 
     ice = "Fishermen have free access to the ice house at all times."
     assert [(kind, first[:24], second[:24], changes) for kind, first, second, changes in rows_of(table)] == [
-        ("changed", "The marina company pays ", "The marina company pays ", "£7,500 → £8,200"),
+        ("changed", "The marina company pays ", "The marina company pays ", "contradicts: £7,500 → £8,200"),
         ("changed", "The rent is due within 3", "The rent is due within 1", "contradicts: 30 days → 14 days"),
         ("changed", "The company may sublet s", "The company shall not su", "may → shall not"),
         ("only in second", "", "Late payments bear inter", ""),
