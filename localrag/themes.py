@@ -503,7 +503,8 @@ def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], comm
     found = []
     for key, members in sorted(within.items()):
         text = spellings[key].most_common(1)[0][0]
-        is_person = persons[(_line_key(text).split() or [""])[-1]] > 0 and text.split()[-1][0].isupper()
+        capitals = [word for word in text.split() if word[0].isupper()]
+        is_person = bool(capitals) and persons[_line_key(capitals[-1])] > 0  # "Ann Lee", and "Ann Lee writes" taken for nouns
         if len(members) > 1 and documents[key] <= most and not is_person and form_weight(text) > 0:
             weight = 1.0 if " " in text or is_cjk(text) else SINGLE_WORD_WEIGHT
             found.append(_Phrase(text, weight, frozenset(members)))

@@ -341,7 +341,7 @@ def _strict_values(text: str) -> tuple[list[Any], int]:
 
 
 _BRACKET = re.compile(r"[\[{]")
-_STRING = re.compile(r"""(?<=[{\[,:])(\s{0,20})(["'“”‘’])(.{0,1000}?)["'“”‘’](?=\s{0,20}[,:}\]])""")
+_STRING = re.compile(r"""(?<=[{\[,:])(\s{0,20})(["'“”‘’])(.{0,500}?)["'“”‘’](?=\s{0,20}[,:}\]])""")
 _BARE_NAME = re.compile(r"(?<=[{,])(\s{0,20})([A-Za-z_]\w{0,60})(?=\s{0,20}:)")
 _TRAILING_COMMA = re.compile(r",(?=\s{0,20}[}\]])")
 
