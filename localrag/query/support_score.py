@@ -25,7 +25,7 @@ from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
 
 PARSED_LANGUAGES = ("en", "zh")
 # Log odds of support; see the card. The score alone proves nothing: on other people's data it would believe too many false sentences.
-MIN_PROVED, MIN_RELATED = 0.0, -0.5
+MIN_PROVED, MIN_RELATED = 0.0, -0.3
 # From which on the rules' negations, roles and quantifiers are mistaken for contradictions: 9 of 12 true, 27 of 119 false.
 MAX_CONTRADICTED = -1.0
 STRUCTURAL_REASONS = (
