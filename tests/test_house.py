@@ -141,7 +141,7 @@ ROOMS = {
     ],
     "query": [
         {"answer_markdown"},
-        {"question", "question_kind", "retriever", "support_score"},
+        {"question", "question_kind", "retriever", "support_score", "table_rows"},
         {"attribution", "passage_ranking", "reading_budget"},
         {"citations"},
         {"passages"},
@@ -389,7 +389,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 69_000, 3_340_000
+MAX_LINES, MAX_CHARS = 67_700, 3_308_000
 
 
 def test_the_package_only_loses_weight():
@@ -409,7 +409,7 @@ def test_functions_fit_on_a_screen():
 
 
 # These are replaced by a trained reader next: only names that others use were changed.
-TO_BE_REPLACED = ("entailment/", "query/answerability")
+TO_BE_REPLACED = ("query/answerability",)
 OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
 PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
 NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "bench_progress"}  # `localrag bench`

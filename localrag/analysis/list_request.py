@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from localrag.entailment.english import forms
+from localrag.entailment.english import word_forms
 from localrag.entailment.lexicon import are_synonyms
 from localrag.errors import UsageError
 from localrag.project import Project
@@ -244,7 +244,7 @@ def likeness(wanted: str, word: str) -> float:
     short, long = sorted((wanted, word), key=len)
     if long.startswith(short) and len(short) >= MIN_PREFIX_CHARS and len(long) - len(short) <= MAX_SUFFIX_CHARS:
         return 1.0
-    mine, others = forms(wanted), forms(word)
+    mine, others = word_forms(wanted), word_forms(word)
     if mine & others or any(_ALSO_SAID.get(form) in others for form in mine):
         return 1.0
     n_common = next((n for n, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))

@@ -1,74 +1,195 @@
-"""English clauses: each verb with its subject, objects and adjuncts."""
+"""English clauses: the text between two marks or conjunctions with its verb, subject and objects, without a parser."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from localrag.entailment.english import (
-    _REFUSALS,
     AUXILIARY,
     BE,
+    CERTAINTY_WORDS,
     CONJUNCTIONS,
+    DUTY_WORDS,
     IRREALIS_VERBS,
     MONTHS,
     NEGATIVE_VERBS,
     NEGATORS,
     OPTIONAL_WORDS,
+    POSSIBILITY_WORDS,
     PREPOSITIONS,
-    PRONOUN_QUANTIFIERS,
+    REFUSALS,
     RELATIVE,
     TIMES,
     TITLES,
     EnglishToken,
-    VerbGroup,
-    clause_follows,
     is_content_word,
     prepositions,
     quantifier,
     tokens,
-    verb_groups,
 )
 from localrag.entailment.lexicon import Clause, ParsedSentence, ParsedWord
 
 _PRONOUNS = frozenset("he she it they".split())
-_LEANS = frozenset("it him her them his its their this that these those he she they one ones".split())
-_ABLE = frozenset("able able_to be_able_to unable enable".split())
 _MEASURES = frozenset("vote percent majority margin point mean way unit time".split())
+_MODE_WORDS = {
+    "possible": POSSIBILITY_WORDS | {"if", "unless", "whether", "able", "unable"},
+    "duty": DUTY_WORDS,
+    "certain": CERTAINTY_WORDS,
+    "past": frozenset("was were had did".split()),
+    "future": frozenset({"will"}),
+    "would": frozenset({"would"}),
+    "must": frozenset({"must"}),
+}
 
 
-@dataclass
-class _Part:
-    """A clause while it is built; the numbers are those of tokens."""
+class _EnglishClause(NamedTuple):
+    """A clause by the numbers of its tokens.
 
-    group: VerbGroup
-    before: list[int] = field(default_factory=list)  # the subject as it is written
-    after: list[int] = field(default_factory=list)  # objects without a preposition
-    agent: list[int] = field(default_factory=list)  # behind "by"
-    region: list[int] = field(default_factory=list)
-    within: int | None = None
-    opened_by: str = ""
-    relative: bool = False
+    `before` and `behind`: nouns before and behind its verb that no preposition governs; `before` may be those of an earlier clause.
+    """
+
+    tokens: list[int]
+    verb: int | None = None
+    before: Sequence[int] = ()
+    behind: Sequence[int] = ()
+    agent: Sequence[int] = ()
+    passive: bool = False
+
+    @property
+    def subject(self) -> Sequence[int]:
+        """Who does it; a passive is turned round."""
+        return self.agent if self.passive else self.before
+
+    @property
+    def objects(self) -> Sequence[int]:
+        """To whom it is done."""
+        return [*self.before, *self.behind] if self.passive else self.behind
 
 
 def parse_english(text: str) -> ParsedSentence:
     """The reading of an English sentence."""
     toks = tokens(text)
     governed = prepositions(toks)
-    parts = _parts(toks, governed)
-    places = {k: n for n, part in enumerate(parts) for k in part.region}
-    words: list[ParsedWord] = []
-    number_of: dict[int, int] = {}
-    roles = _roles(parts)
-    for k, token in enumerate(toks):
-        if is_content_word(token) or (parts and any(k == p.group.main for p in parts)):
-            number_of[k] = len(words)
-            words.append(_word(toks, k, places.get(k, 0), roles.get(k, "other"), governed.get(k, "")))
-    clauses = tuple(_clause(toks, part, parts, number_of) for part in parts) or (
-        Clause(None, negated=any(t.low in NEGATORS for t in toks)),
-    )
+    parsed: list[_EnglishClause] = []
+    for part in _clause_tokens(toks):
+        parsed.append(_parse_clause(toks, part, governed, parsed))
+    places = {k: n for n, one in enumerate(parsed) for k in one.tokens}
+    roles = {k: "object" for one in parsed for k in one.objects if k in one.tokens}
+    roles |= {k: "subject" for one in parsed for k in one.subject if k in one.tokens}
+    roles |= {one.verb: "verb" for one in parsed if one.verb is not None}
+    told = [k for k, token in enumerate(toks) if is_content_word(token) or (roles.get(k) == "verb" and token.low not in AUXILIARY)]
+    number_of = {k: n for n, k in enumerate(told)}
+    words = tuple(_word(toks, k, places[k], roles.get(k, "other"), governed.get(k, "")) for k in told)
+    clauses = tuple(_to_clause(toks, one, number_of) for one in parsed)
     kinds = {k: kind for k in range(len(toks)) if (kind := _quantifier(toks, k))}
     quantified = tuple((number_of[j], kind) for k, kind in kinds.items() if (j := _next_of(k, number_of, kinds)))
-    first = next((p for p in parts if _noun(toks, p.before) and p.group.form == "finite"), None)
-    subject = _phrase(toks, first.before) if first else ""
-    return ParsedSentence(text, tuple(words), clauses, frozenset(kinds.values()), quantified, subject=subject)
+    subject = _phrase(toks, [k for k in parsed[0].before if toks[k].low not in _PRONOUNS]) if parsed else ""
+    return ParsedSentence(text, words, clauses, frozenset(kinds.values()), quantified, subject=subject)
+
+
+def _clause_tokens(toks: list[EnglishToken]) -> list[list[int]]:
+    """The tokens of each clause: those between two marks or conjunctions, with what has no verb of its own."""
+    pieces: list[list[int]] = [[]]
+    for k, token in enumerate(toks):
+        if token.low in ",;:—–" or (token.low in RELATIVE | CONJUNCTIONS and not (k and toks[k - 1].low == "not")):
+            pieces.append([])
+        pieces[-1].append(k)
+    found: list[list[int]] = [[]]
+    pending: list[int] = []  # a conjunction and what follows it, until a verb tells whether it begins a clause
+    for piece in filter(None, pieces):
+        verb = next((k for k in piece if _is_verb(toks, k)), None)
+        if verb is None:
+            if pending or toks[piece[0]].low in CONJUNCTIONS - PREPOSITIONS:
+                pending += piece
+            else:
+                found[-1] += piece
+        elif any(_is_verb(toks, k) for k in found[-1]) and not (verb and toks[verb - 1].low == "to" and not pending):
+            found.append([*pending, *piece])
+            pending = []
+        else:
+            found[-1] += [*pending, *piece]
+            pending = []
+    found[-1] += pending
+    return found
+
+
+def _verb_of(toks: list[EnglishToken], part: list[int]) -> int | None:
+    """The first verb of some tokens behind its auxiliaries; None without one."""
+    verbs = [k for k in part if _is_verb(toks, k)]
+    if not verbs:
+        return None
+    last = verbs[0]
+    for k in verbs[1:]:
+        if toks[last].low not in AUXILIARY or any(not toks[j].tag.startswith("RB") and toks[j].low != "not" for j in range(last + 1, k)):
+            break
+        last = k
+    return last
+
+
+def _is_verb(toks: list[EnglishToken], k: int) -> bool:
+    token = toks[k]
+    if token.low in AUXILIARY and token.tag != "NNP" and not (token.low == "may" and token.text == "May"):
+        return True
+    before = toks[k - 1].tag if k else ""  # "the adjusted profit", "the meeting", "of paid vacation"
+    is_attribute = before.startswith(("DT", "PRP$", "JJ", "CD")) or (before == "IN" and token.tag == "VBN")
+    return bool(token.verb) and token.tag.startswith("VB") and not (is_attribute or token.owner or (token.text[:1].isupper() and k))
+
+
+def _parse_clause(toks: list[EnglishToken], part: list[int], governed: dict[int, str], earlier: list[_EnglishClause]) -> _EnglishClause:
+    """A clause with its subject and object; without a noun before the verb it has the antecedent, or what the clause before it has."""
+    verb = _verb_of(toks, part)
+    if verb is None:
+        return _EnglishClause(part)
+    auxiliaries = {toks[k].low for k in part if k < verb and verb - k < 4}
+    nouns = [k for k in part if k != verb and _can_do(toks[k])]
+    before = [k for k in nouns if k < verb and k not in governed]
+    behind = [k for k in nouns if k > verb and k not in governed]
+    agent = [k for k in nouns if k > verb and governed.get(k) == "by" and not toks[k].keys & _MEASURES]
+    is_bare = toks[verb].tag == "VBN" and not auxiliaries & AUXILIARY
+    participle = is_bare and not before and not (earlier and earlier[-1].passive)
+    is_put = toks[verb].tag in ("VBN", "VBD") and not auxiliaries.isdisjoint(BE | {"get", "gets", "got"})
+    passive = participle or is_put or (bool(agent) and (is_bare or toks[verb - 1].low == ","))  # "the stone, found by soldiers, is"
+    if not before and earlier:
+        is_relative = any(toks[k].tag.startswith("W") for k in part[:2])
+        before = _antecedent(toks, part[0], governed) if is_relative or participle or toks[verb].tag == "VBG" else list(earlier[-1].before)
+    return _EnglishClause(part, verb, before, behind, agent, passive)
+
+
+def _can_do(token: EnglishToken) -> bool:
+    """Whether a word can be subject or object."""
+    if token.owner or token.amount or token.keys & TIMES or not (is_content_word(token) or token.low in _PRONOUNS):
+        return False
+    return token.tag.startswith(("NN", "PRP", "JJ")) or token.text[:1].isupper()
+
+
+def _antecedent(toks: list[EnglishToken], start: int, governed: dict[int, str]) -> list[int]:
+    """The words of the noun phrase before a clause."""
+    found: list[int] = []
+    for k in range(start - 1, max(-1, start - 6), -1):
+        if _can_do(toks[k]) and (not found or governed.get(k) == governed.get(found[-1])):
+            found.append(k)
+        elif found:
+            break
+    return found
+
+
+def _to_clause(toks: list[EnglishToken], one: _EnglishClause, number_of: dict[int, int]) -> Clause:
+    """What a clause is under: denial, possibility, duty, a wish or a plan."""
+    said = {toks[k].low for k in one.tokens if not (toks[k].text[:1].isupper() and k)}  # not May, nor Reporters Without Borders
+    modes = {mode for mode, words in _MODE_WORDS.items() if said & words}
+    refused = [k for k in one.tokens if (toks[k].verb or toks[k].low) in REFUSALS and _to_follows(toks, k)]
+    if any(toks[k].verb in IRREALIS_VERBS and toks[k].tag.startswith("VB") and k not in refused for k in one.tokens):
+        modes.add("unreal")
+    if one.verb is not None and toks[one.verb].tag == "VBD":
+        modes.add("past")
+    is_denied = bool(said & NEGATORS) != (len(refused) % 2 == 1)  # "no moons and almost no air" denies once
+    subject, objects = (frozenset(number_of[k] for k in numbers if k in number_of) for numbers in (one.subject, one.objects))
+    verb = None if one.verb is None else number_of.get(one.verb)
+    return Clause(verb, is_denied, frozenset(modes), subject, objects)
+
+
+def _to_follows(toks: list[EnglishToken], k: int) -> bool:
+    """Whether a verb stands behind another: "failed to pay", "stopped paying"."""
+    return k + 1 < len(toks) and (toks[k + 1].low in ("to", "from") or toks[k + 1].tag == "VBG")
 
 
 def _quantifier(toks: list[EnglishToken], k: int) -> str:
@@ -85,6 +206,8 @@ def _next_of(k: int, number_of: dict[int, int], kinds: dict[int, str]) -> int:
 
 
 def _phrase(toks: list[EnglishToken], numbers: list[int]) -> str:
+    if not numbers:
+        return ""
     start = min(numbers) - (min(numbers) > 0 and toks[min(numbers) - 1].low in ("the", "a", "an"))
     between = range(start, max(numbers) + 1)
     return " ".join(toks[k].text + "’s" * toks[k].owner for k in between) if len(between) < 12 else ""
@@ -93,50 +216,25 @@ def _phrase(toks: list[EnglishToken], numbers: list[int]) -> str:
 def _word(toks: list[EnglishToken], k: int, clause: int, role: str, before: str) -> ParsedWord:
     token = toks[k]
     if token.amount:
-        return ParsedWord(
-            token.amount.value,
-            frozenset({token.amount.value}),
-            "number",
-            k,
-            clause,
-            role,
-            before,
-            unit=token.amount.unit or "",
-            part=not token.amount.unit and _of_more(toks, k),
-        )
+        value, unit = token.amount.value, token.amount.unit or ""
+        return ParsedWord(value, frozenset({value}), "number", k, clause, role, before, unit=unit)
     kind = "name" if _is_name(toks, k) else "word"
-    month = token.low in MONTHS and token.text[0].isupper()
+    when = bool(token.keys & TIMES)
+    keys, soft = token.keys or frozenset({token.low}), _is_soft(toks, k, kind)
+    return ParsedWord(token.low, keys, kind, k, clause, role, before, soft, owner=token.owner, when=when)
+
+
+def _is_soft(toks: list[EnglishToken], k: int, kind: str) -> bool:
+    """Whether a source need not have the word."""
+    token = toks[k]
+    if token.low.strip(".") in TITLES:
+        return True
+    if kind == "name" or (token.low in MONTHS and token.text[0].isupper()):
+        return False
     failing = bool(token.keys & NEGATIVE_VERBS) and k + 1 < len(toks) and toks[k + 1].low == "to"
-    soft = (
-        not month
-        and (
-            failing
-            or token.low in OPTIONAL_WORDS | AUXILIARY
-            or bool(token.keys & OPTIONAL_WORDS and not token.particle and not token.keys & TIMES)
-            or bool({k for k in token.keys if "_" in k} & OPTIONAL_WORDS)
-            or token.low.strip(".") in TITLES
-        )
-        and (kind == "word" or token.low in TITLES)
-    )
-    return ParsedWord(
-        token.low,
-        token.keys or frozenset({token.low}),
-        kind,
-        k,
-        clause,
-        role,
-        before,
-        soft,
-        owner=token.owner,
-        when=bool(token.keys & TIMES),
-    )
-
-
-def _of_more(toks: list[EnglishToken], k: int) -> bool:
-    """Whether a number is a part of a larger one: "three of its five camels", "of whom 612 were women"."""
-    return (k + 1 < len(toks) and toks[k + 1].low == "of") or (
-        k > 1 and toks[k - 2].low == "of" and toks[k - 1].low in ("whom", "which", "them", "these")
-    )
+    optional = token.keys & OPTIONAL_WORDS
+    said = optional and not token.particle and not token.keys & TIMES
+    return failing or token.low in OPTIONAL_WORDS | AUXILIARY or bool(said) or any("_" in key for key in optional)
 
 
 def _is_name(toks: list[EnglishToken], k: int) -> bool:
@@ -157,237 +255,3 @@ def _known(token: EnglishToken) -> bool:
     from localrag.text.parts_of_speech import dictionary_tag
 
     return any(not (tag := dictionary_tag(k)).startswith("NNP") and tag for k in token.keys if not k.startswith("~")) or "_" in token.low
-
-
-def _parts(toks: list[EnglishToken], governed: dict[int, str]) -> list[_Part]:
-    parts: list[_Part] = []
-    groups = verb_groups(toks)
-    end_of_last = -1
-    for group in groups:
-        part = _Part(group)
-        gap = list(range(end_of_last + 1, group.start))
-        head = _subject(toks, gap, part, parts, governed)
-        if parts:
-            parts[-1].region += [k for k in gap if k not in set(head)]
-        part.region = [*head, *range(group.start, group.main + 1)]
-        if not parts:
-            part.region = [*gap, *range(group.start, group.main + 1)]
-        parts.append(part)
-        end_of_last = group.main
-    if parts:
-        parts[-1].region += range(end_of_last + 1, len(toks))
-    for part in parts:
-        _objects(toks, part, governed)
-    _share(toks, parts)
-    return parts
-
-
-def _subject(toks: list[EnglishToken], gap: list[int], part: _Part, parts: list[_Part], governed: dict[int, str]) -> list[int]:
-    """Finds what stands before a verb as its subject; returns the tokens of the gap that belong to this clause."""
-    group = part.group
-    breaks = [k for k in gap if _breaks(toks, k)]
-    part.opened_by = toks[breaks[-1]].low if breaks else ""
-    if group.form in ("infinitive", "gerund"):
-        part.within = len(parts) - 1 if parts else None
-        before = [k for k in gap if is_content_word(toks[k])]
-        if group.form == "gerund" and before and toks[gap[-1]].low not in PREPOSITIONS | {","}:
-            part.before = _noun_before(toks, group.start)
-        return []
-    if group.form == "participle":
-        part.before = _noun_before(toks, group.start)
-        part.within = len(parts) - 1 if parts else None
-        return list(gap) if not parts else []
-    head = [k for k in gap if not breaks or k > breaks[-1]]
-    if not breaks and parts:
-        head = _last_phrase(toks, head, governed)
-    free = _free(toks, head, governed)
-    if (
-        gap
-        and not free
-        and not breaks
-        and parts
-        and toks[gap[-1]].low == ","
-        and (parts[-1].relative or parts[-1].group.form == "participle")
-    ):
-        part.before = list(parts[-1].before)  # "the museum, which is closed on Mondays, charges"
-        return []
-    if part.opened_by in ("who", "which", "that") and not [k for k in free if toks[k].low not in PRONOUN_QUANTIFIERS]:
-        antecedent = _noun_before(toks, breaks[-1])
-        part.relative = toks[breaks[-1]].tag.startswith("W") or bool(antecedent)
-        part.before = antecedent if part.relative else []
-        part.within = len(parts) - 1 if parts else None
-        return head
-    part.before = free
-    if part.opened_by in ("which", "whom", "that") and free and toks[breaks[-1]].tag.startswith("W"):
-        part.after = _noun_before(toks, breaks[-1])
-    return head
-
-
-def _free(toks: list[EnglishToken], head: list[int], governed: dict[int, str]) -> list[int]:
-    """The words of a subject: what no preposition governs, or "of" behind a word of quantity."""
-    nouns = [
-        k
-        for k in head
-        if (is_content_word(toks[k]) or toks[k].low in _PRONOUNS or toks[k].low in PRONOUN_QUANTIFIERS) and not toks[k].owner
-    ]
-    counted = [j for j in head if toks[j].low in PRONOUN_QUANTIFIERS]
-    timeless = [k for k in nouns if not toks[k].keys & TIMES and toks[k].low not in ("every", "each", "last", "next", "same", "that")]
-    nouns = timeless or nouns
-    return [k for k in nouns if k not in governed or (governed[k] == "of" and any(j < k for j in counted))]
-
-
-def _last_phrase(toks: list[EnglishToken], gap: list[int], governed: dict[int, str]) -> list[int]:
-    """What stands behind the last comma, or the last words that no preposition governs."""
-    commas = [k for k in gap if toks[k].low == ","]
-    tail = [k for k in gap if not commas or k > commas[-1]]
-    if commas:
-        return tail
-    found: list[int] = []
-    for k in reversed(tail):
-        if k in governed or toks[k].low in PREPOSITIONS:
-            break
-        found.insert(0, k)
-    return found
-
-
-def _breaks(toks: list[EnglishToken], k: int) -> bool:
-    """Whether a clause can begin behind this token."""
-    token = toks[k]
-    if token.low in RELATIVE - {"that"} or token.low in ";:—.":
-        return True
-    if token.low in ("and", "or", "nor"):
-        return not (k and k + 1 < len(toks) and _joins_nouns(toks, k))
-    return token.low in CONJUNCTIONS and (token.low not in PREPOSITIONS or clause_follows(toks, k))
-
-
-def _joins_nouns(toks: list[EnglishToken], k: int) -> bool:
-    """Whether "and" stands between two nouns of which the second is followed by no verb: "boys and girls", "Hobbs nor Carter knew"."""
-    left, right = toks[k - 1], toks[k + 1]
-    if left.low == ",":
-        return False
-    nouns = left.tag.startswith(("NN", "PRP", "CD", "JJ")) and right.tag.startswith(("NN", "PRP$", "CD", "JJ", "DT"))
-    if not nouns:
-        return False
-    for j in range(k - 1, -1, -1):  # a verb before it: a clause may follow; none: two subjects
-        if toks[j].tag.startswith(("VB", "MD")):
-            following = next((t for t in toks[k + 1 :] if t.tag.startswith(("VB", "MD")) or t.low in ",;"), None)
-            return following is None or not following.tag.startswith(("VB", "MD")) or following.tag in ("VBG", "VBN")
-    return True
-
-
-def _noun_before(toks: list[EnglishToken], k: int) -> list[int]:
-    """The noun phrase that ends right before a token, a comma between them or not."""
-    j = k - 1
-    while j >= 0 and toks[j].low in (",", "to", "of", "in", "from", "with", "for"):
-        j -= 1
-    found: list[int] = []
-    while (
-        j >= 0 and (toks[j].tag.startswith(("NN", "JJ", "CD")) or toks[j].text[:1].isupper() or toks[j].owner) and toks[j].low not in ",;"
-    ):
-        found.insert(0, j)
-        j -= 1
-    return [k for k in found if is_content_word(toks[k])]
-
-
-def _objects(toks: list[EnglishToken], part: _Part, governed: dict[int, str]) -> None:
-    group = part.group
-    open_ = True
-    for k in sorted(k for k in part.region if k > group.main):
-        token = toks[k]
-        if governed.get(k) == "by" and group.passive and is_content_word(token):
-            if token.amount is None and not token.keys & _MEASURES:
-                part.agent.append(k)
-        elif part.agent and token.text[:1].isupper() and k - 2 <= part.agent[-1] + 1 and is_content_word(token):
-            part.agent.append(k)  # "by her deputy, Colin Frayne"
-        elif token.low in ",;:(" or token.low in CONJUNCTIONS - {"and", "or", "nor"}:
-            open_ = open_ and token.low == ","
-        elif open_ and k not in governed and is_content_word(token) and not _describes(toks, k, group):
-            part.after.append(k)
-        if open_ and k not in governed and token.low in ("no", "none", "nothing", "nobody", "neither") and not part.after:
-            group.negated = not group.negated
-
-
-def _describes(toks: list[EnglishToken], k: int, group: VerbGroup) -> bool:
-    """Whether a word behind a verb says how, not whom: adverbs; and adjectives on their own, save behind "be"."""
-    token = toks[k]
-    alone = not (k + 1 < len(toks) and toks[k + 1].tag.startswith(("NN", "JJ")))
-    return token.tag.startswith("RB") or (token.tag.startswith("JJ") and alone and toks[group.main].low not in BE)
-
-
-def _share(toks: list[EnglishToken], parts: list[_Part]) -> None:
-    """Subjects that a verb takes from another: joined verbs, infinitives, and verbs behind a bracketed clause."""
-    for n, part in enumerate(parts):
-        if _noun(toks, part.before) or part.relative:
-            continue
-        if n and part.group.form == "infinitive":
-            matrix = parts[n - 1]
-            part.before = list(matrix.after or matrix.before) if toks[matrix.group.main].verb in IRREALIS_VERBS else list(matrix.before)
-        elif n and part.group.form in ("finite", "gerund"):
-            earlier = next(
-                (p for p in reversed(parts[:n]) if not p.relative and p.group.form == "finite" and _noun(toks, p.before)), parts[n - 1]
-            )
-            part.before = [*part.before, *earlier.before]
-
-
-def _noun(toks: list[EnglishToken], numbers: list[int]) -> bool:
-    return any(toks[k].low not in _PRONOUNS for k in numbers)
-
-
-def _roles(parts: list[_Part]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for part in parts:
-        subject, objects = (part.agent, part.before + part.after) if part.group.passive else (part.before, part.after)
-        for k in objects:
-            found.setdefault(k, "object")
-        for k in subject:
-            found.setdefault(k, "subject")
-        found[part.group.main] = "verb"
-    return found
-
-
-def _clause(toks: list[EnglishToken], part: _Part, parts: list[_Part], number_of: dict[int, int]) -> Clause:
-    group = part.group
-    subject, objects = (part.agent, part.before + part.after) if group.passive else (part.before, part.after)
-    modes = set(group.modes) | ({"possible"} if any(toks[k].low in _ABLE or toks[k].keys & _ABLE for k in part.region) else set())
-    n = parts.index(part)
-    matrix = parts[part.within] if part.within is not None else parts[n - 1] if n and part.opened_by in ("that", "") else None
-    negated = group.negated
-    if matrix is not None and matrix is not part:
-        verb = toks[matrix.group.main].verb
-        adjective = {toks[k].low for k in matrix.region} & {"unable", "forbidden", "unwilling"}
-        if group.form == "infinitive" and matrix.group.negated and verb in ("learn", "manage", "dare", "bother", "begin", "remember"):
-            negated = not negated
-        elif group.form == "infinitive" and (verb in _REFUSALS or adjective) and not part.relative:
-            negated = negated != True  # noqa: E712 — "failed to pay": not paid; "did not fail to pay" stands on its own
-        elif verb in IRREALIS_VERBS and (group.form == "infinitive" or part.opened_by == "that" or _bare_that(matrix, part)):
-            modes.add("unreal")
-    if part.opened_by in ("if", "unless", "whether") or (part.opened_by in ("until", "till") and matrix_waits(toks, parts, n)):
-        modes.add("possible")
-    verb_number = number_of.get(group.main)
-    particles = frozenset(
-        particle
-        for k in part.region
-        for particle in (toks[k].low, toks[k].particle)
-        if particle in ("for", "against", "with", "without", "up", "down", "on", "off", "in", "out")
-    )
-    return Clause(
-        verb_number,
-        frozenset(number_of[k] for k in subject if k in number_of),
-        frozenset(number_of[k] for k in objects if k in number_of),
-        negated,
-        frozenset(modes),
-        part.within,
-        group.passive,
-        particles,
-        any(toks[k].low in _LEANS for k in part.region if k > group.main),
-    )
-
-
-def matrix_waits(toks: list[EnglishToken], parts: list[_Part], n: int) -> bool:
-    """Whether what comes before "until" is a wait for it, so that it need not have come."""
-    return any(toks[p.group.main].verb in ("defer", "postpone", "wait", "suspend", "delay", "refuse") for p in parts[:n])
-
-
-def _bare_that(matrix: _Part, part: _Part) -> bool:
-    """ "Some believe the tower is old": no "that" between."""
-    return part.opened_by == "" and part.group.form == "finite" and not matrix.after and matrix.group.main < part.group.start

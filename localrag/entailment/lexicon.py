@@ -74,12 +74,6 @@ _PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "non-", "mis", "de", "a
 
 
 @cache
-def chinese_entries() -> frozenset[str]:
-    """Every Chinese word of the tables."""
-    return frozenset(_synonyms("zh")) | frozenset(_sides("antonyms.zh")) | frozenset(_sides("converses.zh"))
-
-
-@cache
 def multiword_entries() -> frozenset[tuple[str, ...]]:
     """English entries of several words, as tuples."""
     return frozenset(tuple(w.split("_")) for w in {*_synonyms("en"), *_sides("antonyms.en"), *_sides("converses.en")} if "_" in w)
@@ -96,7 +90,7 @@ class Quantity(NamedTuple):
 
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-WORDS = {w: n for n, w in enumerate(_ONES.split())} | {w: 10 * n for n, w in enumerate(_TENS.split(), 2)}
+NUMBER_WORDS = {w: n for n, w in enumerate(_ONES.split())} | {w: 10 * n for n, w in enumerate(_TENS.split(), 2)}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _SHORT = {"m": 10**6, "bn": 10**9, "k": 1000, "mn": 10**6}
 _ORDINALS = {
@@ -121,18 +115,18 @@ _UNITS = {
     "inches": "inch", "inch": "inch", "hectares": "hectare", "acres": "acre", "kb": "kb", "mb": "mb", "gb": "gb", "tb": "tb", "kw": "kw",
     "mw": "mw", "kwh": "kwh", "°c": "°c", "°f": "°f",
 }  # fmt: skip
-_WORD = "|".join(sorted([*WORDS, *_SCALES], key=len, reverse=True))
+_NUMBER_WORD = "|".join(sorted([*NUMBER_WORDS, *_SCALES], key=len, reverse=True))
 _COUNTED = "|".join(sorted(map(re.escape, [*_UNITS, *_SCALES]), key=len, reverse=True))
 # A name or code that contains digits is a word, not a number: B2B, A4, Qwen2.5, COVID-19; 3M; 37signals, 7-Eleven.
-NAMED = (
+NAMES_WITH_DIGITS = (
     r"\b[^\W\d_]+\d\w*(?:\.\d+)*|\b(?-i:[A-Z])[^\W\d_]*-\d\w*(?:\.\d+)*|(?<![\w.,£$€¥])\d+(?:(?-i:[A-Z])(?!\w)"
     rf"|(?!(?:{_COUNTED})(?!\w))[^\W\d_]{{4,}}\w*|-(?!(?:{_COUNTED})(?!\w))(?-i:[A-Z][a-z])\w*)"
 )
 _ENGLISH = re.compile(
-    rf"(?P<named>{NAMED})|(?:(?P<money>[£$€¥])\s?)?"
+    rf"(?P<named>{NAMES_WITH_DIGITS})|(?:(?P<money>[£$€¥])\s?)?"
     rf"(?P<digits>\d+(?:\.\d+){{2,}}|\d+[–-]\d+(?![\d–-])|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)(?P<ordinal>(?:st|nd|rd|th)\b)?"
     rf"(?:\s?(?P<scale>hundred|thousand|million|billion|trillion|bn|mn|m|k)\b)?"
-    rf"|\b(?P<words>(?:(?:a|half a)\s(?=hundred|thousand|million|dozen))?(?:{_WORD})(?:(?:\s|-|\sand\s)(?:{_WORD})s?)*)\b"
+    rf"|\b(?P<words>(?:(?:a|half a)\s(?=hundred|thousand|million|dozen))?(?:{_NUMBER_WORD})(?:(?:\s|-|\sand\s)(?:{_NUMBER_WORD})s?)*)\b"
     rf"|\b(?P<nth>(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[- ])?(?:first|second|{'|'.join(_ORDINALS)}))(?=[- ]|\b)"
     rf"|\b(?P<often>twice|thrice|once(?=\s+(?:a|an|per|every|each|in|{'|'.join(_FREQUENCIES)})\b))\b",
     re.IGNORECASE,
@@ -166,21 +160,21 @@ def _value(m: re.Match[str]) -> str:
             return digits.replace("–", "-")
         scale = (m["scale"] or "").lower()
         times = _SCALES.get(scale) or _SHORT.get(scale, 1)
-        return digits if times == 1 and digits.startswith("0") else plain(float(digits) * times)
+        return digits if times == 1 and digits.startswith("0") else format_number(float(digits) * times)
     if m["often"]:
-        return plain(_OFTEN[m["often"].lower()])
+        return format_number(_OFTEN[m["often"].lower()])
     if m["nth"]:
         tens, _, last = m["nth"].lower().replace(" ", "-").rpartition("-")
-        return plain(WORDS.get(tens, 0) + ({"first": 1, "second": 2} | _ORDINALS)[last])
-    return plain(_spelt(m["words"].lower()))
+        return format_number(NUMBER_WORDS.get(tens, 0) + ({"first": 1, "second": 2} | _ORDINALS)[last])
+    return format_number(_spelt(m["words"].lower()))
 
 
 def _spelt(words: str) -> float:
     total = part = 0.0
     for written in re.split(r"[\s-]+", words):
         word = written.rstrip("s") if written.rstrip("s") in _SCALES else written
-        if word in WORDS:
-            part += WORDS[word]
+        if word in NUMBER_WORDS:
+            part += NUMBER_WORDS[word]
         elif word == "half":
             part += 0.5
         elif word in ("hundred", "dozen"):
@@ -190,7 +184,7 @@ def _spelt(words: str) -> float:
     return total + part
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a string that equal numbers share."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
@@ -224,19 +218,19 @@ def chinese_quantities(text: str) -> Iterator[Quantity]:
         if after == "成":
             number, percent = number * 10, True
         follows = text[m.end() : m.end() + 1]
-        yield Quantity(m.start(), m.end(), plain(number), "percent" if percent else follows if follows in "年月日号岁天" else "")
+        yield Quantity(m.start(), m.end(), format_number(number), "percent" if percent else follows if follows in "年月日号岁天" else "")
 
 
 def chinese_value(numeral: str) -> float:
     """三千二百 → 3200, 1.2亿 → 120000000, 一九四九 → 1949."""
     numeral = numeral.replace(",", "")
     if not any(c in _POWERS for c in numeral):
-        return _number("".join(str(_DIGITS.get(c, c)) for c in numeral))
+        return _leading_number("".join(str(_DIGITS.get(c, c)) for c in numeral))
     total = section = 0.0
     digits = ""
     for c in numeral:
         if c in _POWERS:
-            number = _number(digits) if digits else (0.0 if (section or total) and _POWERS[c] > 1000 else 1.0)
+            number = _leading_number(digits) if digits else (0.0 if (section or total) and _POWERS[c] > 1000 else 1.0)
             digits = ""
             if c == "亿":
                 total, section = (total + section + number) * _POWERS[c], 0.0
@@ -246,10 +240,10 @@ def chinese_value(numeral: str) -> float:
                 section += number * _POWERS[c]
         else:
             digits += str(_DIGITS.get(c, c))
-    return total + section + _number(digits)
+    return total + section + _leading_number(digits)
 
 
-def _number(digits: str) -> float:
+def _leading_number(digits: str) -> float:
     """The number that digits begin with; 0 if they begin with none."""
     found = re.match(r"\d+(?:\.\d+)?", digits)
     return float(found[0]) if found else 0.0
@@ -273,7 +267,6 @@ class ParsedWord:
     soft: bool = False
     unit: str = ""
     owner: bool = False
-    part: bool = False  # a number of so many of a larger number: "three of its five camels"
     when: bool = False
 
     @property
@@ -284,20 +277,16 @@ class ParsedWord:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A predicate with the numbers of its words: who does it, to whom. A passive is turned round: the agent is the subject.
+    """A stretch of a sentence: its verb, whether it denies something, what else it is under (possible, duty, unreal), who does it, to whom.
 
-    `modes` are what its verb is under besides negation: possible, duty.
+    Words are given by their numbers. A passive is turned round: the agent is the subject.
     """
 
     verb: int | None
-    subject: frozenset[int] = frozenset()
-    objects: frozenset[int] = frozenset()
     negated: bool = False
     modes: frozenset[str] = frozenset()
-    within: int | None = None
-    passive: bool = False
-    particles: frozenset[str] = frozenset()
-    leans: bool = False  # its object is a pronoun, or an owner is: what that means stands elsewhere
+    subject: frozenset[int] = frozenset()
+    objects: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

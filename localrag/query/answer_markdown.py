@@ -20,8 +20,8 @@ _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__):?[ \t]*$|[ \t]*(?:[-*_][ \t]*){3,}$")
 _PREFIX = re.compile(r"[ \t]*(?:>[ \t]?)*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?")
 _ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
-_ROW = re.compile(r"[ \t>]*\|.*\|[ \t]*$")
-_RULE_ROW = re.compile(r"[ \t>]*\|(?:[ \t]*:?-{1,}:?[ \t]*\|)+[ \t]*$")
+TABLE_ROW = re.compile(r"[ \t>]*\|.*\|[ \t]*$")
+RULE_ROW = re.compile(r"[ \t>]*\|(?:[ \t]*:?-{1,}:?[ \t]*\|)+[ \t]*$")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _SOURCE_LIST = re.compile(
     r"[ \t]*(?:#{1,6}[ \t]+)?(?:\*\*|__)?(?:sources?|references?|citations?|quellen|fuentes|références|fonti|来源|参考(?:文献|资料)?)"
@@ -131,7 +131,7 @@ class UnitParser:
         elif fence := _FENCE.match(body):
             yield from self._end_paragraph()
             self._open_fence(fence[1], line)
-        elif _ROW.fullmatch(body):
+        elif TABLE_ROW.fullmatch(body):
             yield from self._end_paragraph()
             yield from self._row(body)
         elif not body.strip():
@@ -203,7 +203,7 @@ class UnitParser:
         if self._columns is None:
             self._columns = row_cells(line)
             yield AnswerUnit(UnitKind.LAYOUT, CITATION_MARKS.sub("", line), before)
-        elif _RULE_ROW.fullmatch(line):
+        elif RULE_ROW.fullmatch(line):
             yield AnswerUnit(UnitKind.LAYOUT, line, before)
         else:
             bare = CITATION_MARKS.sub("", line)

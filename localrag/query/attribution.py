@@ -22,7 +22,6 @@ from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
 from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
-from localrag.query.retriever import content_stems
 from localrag.query.support_score import (
     MAX_CONTRADICTED,
     MIN_PROVED,
@@ -32,6 +31,7 @@ from localrag.query.support_score import (
     covered_share,
     load_weights,
 )
+from localrag.query.table_rows import compare_row, lines_of, stating_row, table_rows
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 from localrag.store import chunks, documents, graph
 from localrag.text.language import detect_language
@@ -78,7 +78,7 @@ def support_checker(
         said = normalize_sentence(sentence)
         uncited = [quote for quote in shown if quote not in cited]
         passage_groups = [passages for passages in (cited, uncited) if passages]
-        if row := next(filter(None, (proving_row(sentence, passages) for passages in passage_groups)), None):
+        if row := next(filter(None, (stating_row(sentence, passages) for passages in passage_groups)), None):
             return Verdict(SUPPORTED_STATE, (row,))
         proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places, vectors) for passages in passage_groups)), [])
         estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, places, is_proved=bool(proof)) if scorer else None
@@ -159,21 +159,24 @@ def _unproved(
     Its numbers and dates may occur anywhere in that sentence's passage or in the passages that it cites. Whether it is on the topic, an
     estimate tells, else the cosine.
     """
-    nearest_match = vectors.nearest(normalize_sentence(sentence), passages)
+    written = normalize_sentence(sentence)
+    nearest_match = vectors.nearest(written, passages)
     if nearest_match is None:
         return Verdict(UNSUPPORTED_STATE, (), "no passage")
     source, passage, cosine = nearest_match
     place = places(source.chunk_id)
-    said = strip_location(_with_names_of(normalize_sentence(sentence), source.text, aliases), place, source.text)
+    said = strip_location(_with_names_of(written, source.text, aliases), place, source.text)
     claim, has_figure = parse_sentence(said), _numbers_in_passages({passage, *cited}, place)
     reason = contradiction(
         claim, parse_sentence(normalize_sentence(source.text)), has_figure, names=detect_language(sentence) in PARSED_LANGUAGES
     )
     if reason and (estimate is None or estimate < MAX_CONTRADICTED or reason.startswith(("number", "date", "name"))):
         return Verdict(CONTRADICTED_STATE, (source,), reason)
-    if estimate is None:  # a sentence may combine what several say
-        estimate = max(cosine, float(vectors.cosines(said, [normalize_sentence(passage.text)])[0])) - TOPIC + MIN_RELATED
-    if estimate < MIN_RELATED:
+    if estimate is not None:
+        is_on_topic = estimate >= MIN_RELATED
+    else:  # a sentence may combine what several of a passage say
+        is_on_topic = max(cosine, float(vectors.cosines(said, [normalize_sentence(passage.text)])[0])) >= TOPIC
+    if not is_on_topic:
         return Verdict(UNSUPPORTED_STATE, (), "topic")
     missing = next((word.text for word in claim.words if word.figure and not word.keys & COUNTED_TIMES and not has_figure(word)), "")
     missing = missing or _unknown_name(claim, [place, *(p.text for p in passages)], sentence)
@@ -389,7 +392,7 @@ def unit_verdict(
     if unit.kind is UnitKind.CODE:
         return _code_verdict(unit.claim, [*cited, *shown])
     if unit.kind is UnitKind.ROW:
-        return _row_verdict(row_cells(unit.text), unit.lead, [*cited, *shown]) or check(unit.claim, cited, shown)
+        return _row_verdict(unit, cited, shown, check)
     if declines(unit.claim) or _ON_SOURCES.match(unit.claim):
         return None
     return _sentence_verdict(unit, cited, shown, check, previous)
@@ -423,7 +426,8 @@ def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[
 
 
 def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> bool:
-    names = [n for n in _NAMES.findall(lead)[0 if is_cjk(lead) else 1 :] if len(n) > 2]
+    first, *rest = [*_NAMES.findall(lead), ""]
+    names = [n for n in ([first] if " " in first or is_cjk(lead) else []) + rest if len(n) > 2]  # a first word has its capital anyway
     around = [p.text for p in passages if any(q.chunk_id == p.chunk_id for q in quotes)]
     return all(any(_holds(text, name) for text in around) for name in names)
 
@@ -449,7 +453,7 @@ def _code_verdict(code: str, passages: Sequence[Quote]) -> Verdict:
     wanted = [collapse_whitespace(line) for line in code.splitlines() if line.strip()]
     best, share = None, 0.0
     for passage in dict.fromkeys(passages):
-        lines = list(_lines_of(passage))
+        lines = list(lines_of(passage))
         found: list[int] = []
         for line in wanted:
             after = found[-1] + 1 if found else 0
@@ -464,66 +468,10 @@ def _code_verdict(code: str, passages: Sequence[Quote]) -> Verdict:
     return Verdict(SUPPORTED_STATE if share == 1 else RELATED_STATE, (best,))
 
 
-def _lines_of(passage: Quote) -> Iterator[Quote]:
-    """The lines of a passage that are not blank, without the space around them."""
-    at = 0
-    for line in passage.text.splitlines(keepends=True):
-        text = line.strip()
-        start = passage.start + at + len(line) - len(line.lstrip())
-        at += len(line)
-        if text:
-            yield Quote(passage.chunk_id, start, start + len(text), text)
-
-
-def _row_verdict(cells: Sequence[str], columns: Sequence[str], passages: Sequence[Quote]) -> Verdict | None:
-    """The verdict on a table's row, whose first cell names what it is about; None if it has one cell only.
-
-    Supported: each cell's words and numbers stand in a line with those of the first. Contradicted: the line about the same thing has other
-    numbers. Related: they stand elsewhere in the passages.
-    """
-    heads = [*columns[1:], *[""] * len(cells)]
-    values = [(_tokens(cell), _tokens(head)) for cell, head in zip(cells[1:], heads, strict=False) if any(map(str.isalnum, cell))]
-    if not values or not any(map(str.isalnum, cells[0])):
-        return None
-    key = _tokens(cells[0])
-    lines = {part: _tokens(part.text) for p in passages for part in (*_lines_of(p), *(sentence for sentence, _ in _quote_sentences(p)))}
-    of_key = [line for line, tokens in lines.items() if key <= tokens]
-    proofs = [
-        next((line for line in (*of_key, *(x for x, tokens in lines.items() if head and head <= tokens)) if value <= lines[line]), None)
-        for value, head in values
-    ]
-    if all(proofs):
-        return Verdict(SUPPORTED_STATE, tuple(dict.fromkeys(p for p in proofs if p))[:MAX_SUPPORTING_QUOTES])
-    missing = {token for (value, _), proof in zip(values, proofs, strict=True) if not proof for token in value}
-    figures = {token for token in missing if token[0].isdigit()}
-    if figures and (other := next((line for line in of_key if any(t[0].isdigit() for t in lines[line] - key)), None)):
-        return Verdict(CONTRADICTED_STATE, (other,), f"number:{min(figures)}")
-    everywhere = set().union(*lines.values())
-    if of_key and not figures - everywhere and len(missing - everywhere) * 2 <= len(missing):
-        return Verdict(RELATED_STATE, (of_key[0],))
-    return Verdict(UNSUPPORTED_STATE, (), "row")
-
-
-def proving_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
-    """A row of a table, as "key: value · key: value", that says a claim; None if there is none.
-
-    It has all words of the claim. Each number of the claim is in a cell whose key the claim names, or that names what the row is about.
-    """
-    wanted = _tokens(normalize_sentence(claim))
-    numbers = {token for token in wanted if token[0].isdigit()}
-    if not numbers or any(clause.negated for clause in parse_sentence(normalize_sentence(claim)).clauses):
-        return None
-    for row in (line for passage in passages for line in _lines_of(passage) if " · " in line.text):
-        pairs = (cell.partition(":") for cell in row.text.split(" · "))
-        cells = [(_tokens(key), _tokens(normalize_sentence(value))) for key, colon, value in pairs if colon]
-        subjects = [value for _, value in cells if value & wanted - numbers]
-        named = [value for key, value in cells if key & wanted]
-        said = frozenset[str]().union(*(key | value for key, value in cells))
-        if subjects and named and wanted <= said and all(any(n in value for value in (*subjects, *named)) for n in numbers):
-            return row
-    return None
-
-
-def _tokens(text: str) -> frozenset[str]:
-    words = (stem for stem in content_stems(text) if not stem[0].isdigit())
-    return frozenset(words) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))
+def _row_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[Quote], check: SupportCheck) -> Verdict:
+    """The verdict on a table's row: what a table of the sources says, else that on its cells as a sentence, which proves no row."""
+    found = compare_row(row_cells(unit.text), unit.lead, table_rows([*cited, *shown]))
+    if found.is_said is not None:
+        return Verdict(SUPPORTED_STATE if found.is_said else CONTRADICTED_STATE, found.lines[:MAX_SUPPORTING_QUOTES], found.value)
+    verdict = check(unit.claim, cited, shown)
+    return Verdict(RELATED_STATE, verdict.quotes[:1]) if verdict.state == SUPPORTED_STATE else verdict

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 
 from localrag.engine.embedder import has_bfloat16
-from scripts.train.reader_data import Ids, Texts, rows
-from scripts.train.reader_model import STARTS, Reader, logits, read_reader, write_reader
+from scripts.train.reader import auc
+from scripts.train.reader_data import Ids, Texts, of_equal_length, rows
+from scripts.train.reader_model import Reader, e5, logits, read_reader, windows, write_reader
 from scripts.train.splits import part
 
 LAYERS_KEPT = 6  # of 12, from below
@@ -35,8 +35,8 @@ ENTAILMENT, CONTRADICTION, NEUTRAL, NOT_ENTAILED = range(4)  # the last is said 
 CLASSES = {"entailment": ENTAILMENT, "contradiction": CONTRADICTION, "neutral": NEUTRAL, "not_entailment": NOT_ENTAILED}
 # How much of each set is used in an epoch, by the beginning of its source or the name of its file; what is not named is used whole.
 SHARES = {
-    **{"made/": 0.25, "DNC": 0.1, "WiCE": 0.0, "nli_snli": 0.2, "nli_hans": 0.2, "nli_med": 0.2, "nli_help": 0.2, "nli_breaking": 0.2},
-    **{"nli_lingnli": 0.7, "nli_scitail": 0.2, "nli_climate": 0.2, "nli_healthver": 0.2, "made_joined": 0.5, "nli_mnli": 1.0},
+    **{"made/": 0.25, "DNC": 0.1, "nli_snli": 0.2, "nli_hans": 0.2, "nli_med": 0.2, "nli_help": 0.2, "nli_breaking": 0.2},
+    **{"nli_lingnli": 0.7, "nli_scitail": 0.2, "nli_climate": 0.2, "nli_healthver": 0.2, "made_joined": 0.5},
 }
 TWO_CLASSES = ("nli_scitail", "nli_hans", "nli_begin", "nli_help", "nli_med")  # whose "neutral" is anything but entailed
 OLD_SETS = ("nli_en_clear", "nli_made_of_qa", "nli_zh_made_of_qa")
@@ -90,21 +90,6 @@ def encoded(texts: Texts, pairs: Sequence[Pair], rng: random.Random) -> Iterator
         yield texts.joined(source, said), label
 
 
-def batches_of(found: Sequence[tuple[tuple[Ids, int], int]], rng: random.Random) -> list[list[tuple[tuple[Ids, int], int]]]:
-    """Batches of pairs of about equal length."""
-    made = []
-    for at in range(0, len(found), 2048):
-        batch: list[Any] = []
-        for one in sorted(found[at : at + 2048], key=lambda f: len(f[0][0])):
-            if batch and len(one[0][0]) * (len(batch) + 1) > BATCH_TOKENS:
-                made.append(batch)
-                batch = []
-            batch.append(one)
-        made.append(batch)
-    rng.shuffle(made)
-    return made
-
-
 def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Cross entropy; `NOT_ENTAILED` wants contradiction and neither together, however they share it."""
     sure = logits.log_softmax(-1)
@@ -112,9 +97,9 @@ def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return -torch.where(labels == NOT_ENTAILED, sure[:, 1:].logsumexp(-1), one)
 
 
-def judge_of(start: str = "e5") -> tuple[Reader, Texts]:
+def judge_of() -> tuple[Reader, Texts]:
     """A reader with the shipped weights, whose lower layers and other heads are frozen, and a tokenizer that keeps all pieces."""
-    base = STARTS[start]()
+    base = e5()
     model = Reader(base)
     model.take(read_reader(READER)[0])
     for module in model.modules():
@@ -132,9 +117,8 @@ def log_probabilities(model: Reader, texts: Texts, pairs: Sequence[tuple[str, st
     shown, of = [], []
     for n, (premise, hypothesis) in enumerate(pairs):
         said, source = texts[hypothesis].ids[:HYPOTHESIS], texts[premise].ids
-        width = LONGEST - 3 - len(said)
-        for at in range(0, max(1, len(source) - 40), width - 60):
-            shown.append((source[at : at + width], said))
+        for window in windows(len(source), LONGEST - 3 - len(said)):
+            shown.append((source[window], said))
             of.append(n)
     best = np.full((len(pairs), 3), -np.inf, np.float32)
     for n, (_, _, classes) in zip(of, logits(model, texts, shown), strict=True):
@@ -157,7 +141,7 @@ def measure(model: Reader, texts: Texts, data: Path, most: int) -> dict[str, flo
         if path is not None:
             judged = rows(path)[:most]
             said = log_probabilities(model, texts, [(r["source"], r["sentence"]) for r in judged])
-            found[name] = round(float(roc_auc_score([bool(r["supported"]) for r in judged], said[:, 0])), 3)
+            found[name] = auc([bool(r["supported"]) for r in judged], said[:, 0])
     return found
 
 
@@ -168,7 +152,7 @@ class Run:
         self.model, self.texts, self.args = model, texts, args
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.weights, lr=args.rate, weight_decay=0.01, betas=(0.9, 0.98))
-        self.state: dict[str, Any] = {"steps": 0, "pairs": 0, "epochs": 0, "seconds": 0.0, "curve": []}
+        self.state: dict[str, Any] = {"steps": 0, "pairs": 0, "seconds": 0.0, "curve": []}
         self.falls_at = (1 - LAST) * 60 * args.minutes
         self.ends_at = 60.0 * args.minutes
         if args.resume is not None:
@@ -198,22 +182,25 @@ class Run:
 
     def go(self, pairs: Sequence[Pair]) -> None:
         """Train to the end."""
-        while not self.is_over():
+        for batch in self.batches(pairs):
+            if self.is_over():
+                break
+            self.learn(batch)
+        self.save()
+        self.report(1_000_000)
+        self.save()
+
+    def batches(self, pairs: Sequence[Pair]) -> Iterator[list[tuple[tuple[Ids, int], int]]]:
+        """Batches of epoch after epoch, each in another order."""
+        while True:
             rng = random.Random(f"judge {self.state['steps']}")
             shuffled = rng.sample(pairs, len(pairs))
             for at in range(0, len(shuffled), 20_000):
                 some = shuffled[at : at + 20_000]
                 self.texts.learn(t for p, h, _ in some for t in (p, h))
-                for batch in batches_of(list(encoded(self.texts, some, rng)), rng):
-                    if self.is_over():
-                        break
-                    self.learn(batch)
-                if self.is_over():
-                    break
-            self.state["epochs"] += 1
-        self.save()
-        self.report(1_000_000)
-        self.save()
+                found = list(encoded(self.texts, some, rng))
+                made = of_equal_length(found, [len(ids) for (ids, _), _ in found], BATCH_TOKENS, together=2048)
+                yield from rng.sample(made, len(made))
 
     def learn(self, batch: Sequence[tuple[tuple[Ids, int], int]]) -> None:
         began = time.monotonic()

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ NOTHING = -100  # a target that nothing is learned of
 KEPT_OF_QAMR = 0.25  # a large, plain source: in each epoch
 
 Ids = NDArray[np.int32]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,19 +290,26 @@ def span_target(e: Example, second: int) -> tuple[int, int]:
     return (0, 0) if e.answer == NONE else (e.answer[0] + second, e.answer[1] + second)
 
 
+def of_equal_length(examples: Sequence[_T], sizes: Sequence[int], tokens: int, *, together: int) -> list[list[_T]]:
+    """Batches of at most about `tokens`, of examples of about equal size; so many of them are sorted `together`."""
+    made = []
+    for at in range(0, len(examples), together):
+        batch: list[_T] = []
+        for n in sorted(range(at, min(at + together, len(examples))), key=lambda n: sizes[n]):
+            if batch and sizes[n] * (len(batch) + 1) > tokens:
+                made.append(batch)
+                batch = []
+            batch.append(examples[n])
+        made.append(batch)
+    return made
+
+
 class Batches(torch.utils.data.Dataset[tuple[torch.Tensor, ...]]):
     """Examples of about equal length together, about `tokens` in each batch, in an order that depends on the seed alone."""
 
     def __init__(self, examples: Sequence[Example], texts: Texts, *, tokens: int, seed: int) -> None:
-        self._texts, self._batches = texts, list[list[Example]]()
-        for at in range(0, len(examples), 8192):
-            batch: list[Example] = []
-            for size, example in sorted(((self._size(e), e) for e in examples[at : at + 8192]), key=lambda found: found[0]):
-                if batch and size * (len(batch) + 1) > tokens:
-                    self._batches.append(batch)
-                    batch = []
-                batch.append(example)
-            self._batches.append(batch)
+        self._texts = texts
+        self._batches = of_equal_length(examples, [self._size(e) for e in examples], tokens, together=8192)
         random.Random(seed).shuffle(self._batches)
 
     def _size(self, e: Example) -> int:

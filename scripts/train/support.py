@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from scipy.optimize import minimize
-from scipy.stats import rankdata
 
 from localrag.engine.embedder import open_embedder
 from localrag.eval.metrics import load_cases
@@ -30,6 +29,7 @@ from localrag.records import Quote
 from localrag.text.language import detect_language
 from localrag.text.sentences import collapse_whitespace
 from scripts.train.judge import labelled_rows
+from scripts.train.reader import auc
 
 TUNED = Path("tests/data/support/tuned.jsonl")
 QUOTAS = {
@@ -111,12 +111,6 @@ def fitted(x: Array, y: Array, weights: Array) -> tuple[Array, float]:
     return w[1:] / scale, float(w[0] - (w[1:] / scale) @ mean)
 
 
-def area(scores: Array, labels: Array) -> float:
-    """The area under the ROC curve."""
-    ranks, positive = rankdata(scores), int(labels.sum())
-    return float((ranks[labels].sum() - positive * (positive + 1) / 2) / (positive * (len(labels) - positive)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -145,7 +139,7 @@ def main() -> None:
             "score": found @ tensors["parsed.weight"],
             "without rules": found @ tensors["other.weight"],
         }
-        print(file.name, len(measured), *(f"{name} {area(s, truth):.3f}" for name, s in scores.items()))
+        print(file.name, len(measured), *(f"{name} {auc(truth, s)}" for name, s in scores.items()))
 
 
 if __name__ == "__main__":

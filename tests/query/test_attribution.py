@@ -6,7 +6,8 @@ import pytest
 
 from localrag.entailment import MAX_SENTENCE_CHARS, parse_sentence
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import declines, is_entailed, proving_row, support_checker, unit_verdict
+from localrag.query.attribution import declines, is_entailed, support_checker, unit_verdict
+from localrag.query.table_rows import stating_row
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -158,7 +159,7 @@ def test_a_row_of_a_table_proves_what_its_cells_say(claim, is_proved):
         "name: volkswagen 1131 deluxe sedan · miles: 26 · horsepower: 46 · weight: 1835",
     )
     text = "\n".join(rows)
-    row = proving_row(claim, [Quote("a", 0, len(text), text)])
+    row = stating_row(claim, [Quote("a", 0, len(text), text)])
 
     assert (row is not None) == is_proved
     assert row is None or row.text == rows[1]

@@ -121,6 +121,7 @@ def index_command(
             return run_index(paths, opened, output, may_ask=not watch, collections=collections, workers=who, **once)
 
     if watch:
+        _interrupts.clear()
         run_when_unlocked(lambda: run(options, redo, once))
         watch_files(paths, lambda: run(replace(options, retune=False), {}, {}))
     if not run(options, redo, once).complete:
@@ -256,8 +257,12 @@ def _print_interrupted(index: "Index", progress: "IndexProgress") -> None:
     )
 
 
-def _as_interrupt(_signal: int, _frame: Any) -> None:
+_interrupts: list[int] = []  # the signals that came: a KeyboardInterrupt that is raised in a finalizer or a callback is lost
+
+
+def _as_interrupt(number: int, _frame: Any) -> None:
     """Turn SIGINT and SIGTERM into KeyboardInterrupt; a thread says so at once, since this one may have been writing to the same stream."""
+    _interrupts.append(number)
     threading.Thread(target=print_note, args=("Stopping; finished work is saved …",), daemon=True).start()
     raise KeyboardInterrupt
 
@@ -286,7 +291,7 @@ def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
     indexed: object = None  # run at once, for changes before the watch began
     seen = None
     try:
-        while True:
+        while not _interrupts:
             began = time.monotonic()
             state = _file_states(paths)
             took = time.monotonic() - began
@@ -294,9 +299,11 @@ def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
                 indexed = state
                 _run_and_print_error(run)
             seen = state
-            time.sleep(max(POLL_EVERY_S, took / POLL_SHARE))
+            if not _interrupts:
+                time.sleep(max(POLL_EVERY_S, took / POLL_SHARE))
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        pass
+    raise typer.Exit(0)
 
 
 def _file_states(paths: Sequence[Path]) -> dict[Path, StatKey]:

@@ -10,7 +10,9 @@ import time
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+import typer
 
+from localrag.cli.commands import index as index_commands
 from localrag.store.opening import open_index, writer_lock
 from tests.conftest import TOWN, until
 from tests.forked import Forked
@@ -28,8 +30,10 @@ def watching(folder, *args):
         yield process, said
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
-        sys.stdout.writelines(said)
+        try:
+            process.wait(timeout=60)
+        finally:
+            sys.stdout.writelines(said)
     assert process.returncode == 0, "".join(said)
 
 
@@ -88,9 +92,27 @@ def test_it_waits_for_a_writer_that_is_there_first(tmp_path):
     docs.mkdir()
     (docs / "a.txt").write_text(TOWN["b.txt"])
     with watching_beside_a_writer(tmp_path, index) as said:
-        until(lambda: at_rest(tmp_path))
+        until(lambda: at_rest(tmp_path) and idle(tmp_path))
 
     assert sum("is writing to" in line for line in said) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_a_finalizer_loses_ends_it(tmp_path, monkeypatch):
+    """Python drops what a finalizer raises; an interrupt that comes within one ends the watch all the same."""
+
+    class Finalized:
+        def __del__(self):
+            index_commands._as_interrupt(signal.SIGINT, None)
+
+    runs = []
+    monkeypatch.setattr(index_commands, "POLL_EVERY_S", 0.01)
+    index_commands._interrupts.clear()
+    with pytest.raises(typer.Exit) as ended:
+        index_commands.watch_files([tmp_path], lambda: runs.append(id(Finalized())))
+
+    assert len(runs) == 1
+    assert ended.value.exit_code == 0
 
 
 def test_no_error_ends_it(tmp_path):
