@@ -264,9 +264,11 @@ def _other_role(claim: ParsedSentence, members: Sequence[int], source: ParsedSen
         if here and word.before and all(_excluded(word.before, source.words[j].before) for j in here):
             return f"preposition:{word.text}"
     verb = claim.clauses[claim.words[members[0]].clause].verb
+    doer, done = (match.of(i for i in members if claim.words[i].role == role) for role in ("subject", "object"))
+    if verb is not None and other.verb in match.converse.get(verb, ()):
+        return "role:converse" if doer & other.subject else ""  # who bought it is not who sold it
     if verb is None or other.verb not in match.alike.get(verb, ()):
         return ""
-    doer, done = (match.of(i for i in members if claim.words[i].role == role) for role in ("subject", "object"))
     if doer & other.objects and not doer & other.subject:
         return "role:swapped"
     if doer and other.subject and not doer & other.subject:

@@ -1,8 +1,4 @@
-"""Lexicon: synonyms, antonyms, quantities, and ParsedSentence.
-
-Synonyms and antonyms are tables in words/*.txt, one group per line. Numbers are recognised in English and Chinese in any notation: 1,000 =
-1000 = one thousand = 一千.
-"""
+"""Synonyms and antonyms (words/*.txt, a group a line), numbers in any notation (1,000 = one thousand = 一千), and ParsedSentence."""
 
 import re
 from collections import defaultdict

@@ -15,13 +15,13 @@ from localrag.query.answer_markdown import RULE_ROW, TABLE_ROW, row_cells
 from localrag.records import Quote
 from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
 
-YES = frozenset("yes y true ✓ ✔ ✅ x included ja oui sí 是 有".split())
-NO = frozenset("no n false ✗ ✘ ❌ - – — none nein non n/a 否 无 没有".split()) | {""}
-MIN_LIKE = 0.5  # share of the words of two keys, or of two labels, that both have
+YES_VALUES = frozenset("yes y true ✓ ✔ ✅ x included ja oui sí 是 有".split())
+NO_VALUES = frozenset("no n false ✗ ✘ ❌ - – — none nein non n/a 否 无 没有".split()) | {""}
+MIN_SIMILARITY = 0.5  # share of the words of two keys, or of two labels, that both have
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class SourceRow:
     """A row of a table in a passage: its line, and its cells with the labels of their columns, which are empty if the table has none."""
 
     line: Quote
@@ -49,9 +49,9 @@ def lines_of(passage: Quote) -> Iterator[Quote]:
             yield Quote(passage.chunk_id, start, start + len(text), text)
 
 
-def table_rows(passages: Sequence[Quote]) -> list[TableRow]:
+def table_rows(passages: Sequence[Quote]) -> list[SourceRow]:
     """The rows of all tables in some passages, without those of labels."""
-    found: list[TableRow] = []
+    found: list[SourceRow] = []
     for passage in dict.fromkeys(passages):
         labels: tuple[str, ...] = ()
         was_row = False
@@ -62,9 +62,9 @@ def table_rows(passages: Sequence[Quote]) -> list[TableRow]:
             elif is_row:
                 cells = row_cells(line.text)
                 labels = labels if was_row else ()
-                found.append(TableRow(line, cells, (*labels, *[""] * len(cells))[: len(cells)]))
+                found.append(SourceRow(line, cells, (*labels, *[""] * len(cells))[: len(cells)]))
             elif pairs := _labelled_cells(line.text):
-                found.append(TableRow(line, tuple(value for _, value in pairs), tuple(label for label, _ in pairs)))
+                found.append(SourceRow(line, tuple(value for _, value in pairs), tuple(label for label, _ in pairs)))
             was_row = is_row
     return found
 
@@ -77,17 +77,17 @@ def _labelled_cells(line: str) -> list[tuple[str, str]]:
     return [(label.strip(), normalize_sentence(value.strip())) for label, colon, value in parts if colon]
 
 
-def compare_row(cells: Sequence[str], columns: Sequence[str], rows: Sequence[TableRow]) -> RowComparison:
+def compare_row(cells: Sequence[str], columns: Sequence[str], rows: Sequence[SourceRow]) -> RowComparison:
     """Whether tables with some rows say a row of an answer, whose first cell names what it is about and whose columns have these labels."""
     key, heads = cells[0], (*columns[1:], *[""] * len(cells))
     wanted = [(head, value) for head, value in zip(heads, cells[1:], strict=False) if value.strip()]
-    if not wanted or not _words(key):
+    if not wanted or not _word_stems(key):
         return RowComparison(None)
     lines: list[Quote] = []
     after = -1  # the column of the last value whose label the table lacks: those come in the order of the table
     for head, value in wanted:
-        labelled = _places(key, head, rows)
-        places = labelled or [place for place in _places_without_label(key, head, heads, rows) if place[1] > after]
+        labelled = _matching_cells(key, head, rows)
+        places = labelled or [place for place in _unlabelled_cells(key, head, heads, rows) if place[1] > after]
         said = {_is_equal(value, row.cells[n], row.labels[n], is_labelled=bool(labelled)): (row.line, n) for row, n in reversed(places)}
         if True in said:
             lines.append(said[True][0])
@@ -99,17 +99,17 @@ def compare_row(cells: Sequence[str], columns: Sequence[str], rows: Sequence[Tab
     return RowComparison(True, tuple(dict.fromkeys(lines)))
 
 
-def _places(key: str, head: str, rows: Sequence[TableRow]) -> list[tuple[TableRow, int]]:
+def _matching_cells(key: str, head: str, rows: Sequence[SourceRow]) -> list[tuple[SourceRow, int]]:
     """The rows and columns that fit the key and the label of an answer's cell best, also where rows are columns there."""
-    found, best = list[tuple[TableRow, int]](), 2 * MIN_LIKE
-    asked = _words(key) | _words(head)
+    found, best = list[tuple[SourceRow, int]](), 2 * MIN_SIMILARITY
+    asked = _word_stems(key) | _word_stems(head)
     for row in rows:
         subjects = row.cells[:2] if len(row.cells) > 2 else row.cells[:1]
-        if all(asked.isdisjoint(_words(subject)) for subject in subjects):
+        if all(asked.isdisjoint(_word_stems(subject)) for subject in subjects):
             continue
         for column, label in enumerate(row.labels):
             for subject in (s for n, s in enumerate(subjects) if n != column):
-                fit = max(_fit((key, head), (subject, label)), _fit((head, key), (subject, label)))
+                fit = max(_address_match((key, head), (subject, label)), _address_match((head, key), (subject, label)))
                 if fit > best:
                     found, best = [], fit
                 if fit == best:
@@ -117,32 +117,33 @@ def _places(key: str, head: str, rows: Sequence[TableRow]) -> list[tuple[TableRo
     return found
 
 
-def _fit(wanted: tuple[str, str], found: tuple[str, str]) -> float:
+def _address_match(wanted: tuple[str, str], found: tuple[str, str]) -> float:
     """How well a key and a label are those of a cell, up to 2; 0 if one of them is not."""
-    likes = [_likeness(_words(a), _words(b)) for a, b in zip(wanted, found, strict=True)]
-    if min(likes) >= MIN_LIKE:
+    likes = [_jaccard(_word_stems(a), _word_stems(b)) for a, b in zip(wanted, found, strict=True)]
+    if min(likes) >= MIN_SIMILARITY:
         return sum(likes)
-    together = _likeness(frozenset().union(*map(_words, wanted)), frozenset().union(*map(_words, found)))
-    return 2 * together if min(likes) > 0 and together > MIN_LIKE else 0.0
+    together = _jaccard(frozenset().union(*map(_word_stems, wanted)), frozenset().union(*map(_word_stems, found)))
+    return 2 * together if min(likes) > 0 and together > MIN_SIMILARITY else 0.0
 
 
-def _likeness(a: frozenset[str], b: frozenset[str]) -> float:
+def _jaccard(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
-def _places_without_label(key: str, head: str, heads: Sequence[str], rows: Sequence[TableRow]) -> list[tuple[TableRow, int]]:
+def _unlabelled_cells(key: str, head: str, heads: Sequence[str], rows: Sequence[SourceRow]) -> list[tuple[SourceRow, int]]:
     """The cells of the rows that are about the key best, but for that of the key and those below the label of another column."""
-    scores = [max((_likeness(_words(key), _words(cell)) for cell in row.cells), default=0.0) for row in rows]
+    scores = [max((_jaccard(_word_stems(key), _word_stems(cell)) for cell in row.cells), default=0.0) for row in rows]
     best = max(scores, default=0.0)
-    if best < MIN_LIKE:
+    if best < MIN_SIMILARITY:
         return []
-    others = [_words(other) for other in heads if other != head]
+    others = [_word_stems(other) for other in heads if other != head]
     return [
         (row, column)
         for row, score in zip(rows, scores, strict=True)
         if score == best
         for column, (label, cell) in enumerate(zip(row.labels, row.cells, strict=True))
-        if _likeness(_words(key), _words(cell)) < best and not any(_likeness(_words(label), other) >= MIN_LIKE for other in others)
+        if _jaccard(_word_stems(key), _word_stems(cell)) < best
+        and not any(_jaccard(_word_stems(label), other) >= MIN_SIMILARITY for other in others)
     ]
 
 
@@ -155,7 +156,7 @@ def _is_equal(value: str, cell: str, label: str, *, is_labelled: bool) -> bool |
     if mine is not None and other is not None:
         return mine == other
     numbers, others = _numbers(value), _numbers(cell)
-    words, theirs = _words(value) - _words(label) - numbers, _words(cell) - others
+    words, theirs = _word_stems(value) - _word_stems(label) - numbers, _word_stems(cell) - others
     if numbers or others:
         if numbers == others:
             is_other_unit = is_labelled and len(words) == len(theirs) == 1
@@ -171,7 +172,7 @@ def _is_equal(value: str, cell: str, label: str, *, is_labelled: bool) -> bool |
 
 def _truth(text: str) -> bool | None:
     said = text.strip(" .*").lower()
-    return True if said in YES else False if said in NO else None
+    return True if said in YES_VALUES else False if said in NO_VALUES else None
 
 
 @lru_cache(maxsize=8192)
@@ -180,7 +181,7 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8192)
-def _words(text: str) -> frozenset[str]:
+def _word_stems(text: str) -> frozenset[str]:
     """The stems of a text's words and its numbers."""
     words = (w for w in re.findall(r"[^\W\d_]+|[%£$€]", text.lower()) if not is_cjk(w) and w not in STOP_WORDS)
     return frozenset(w[:5] for w in words) | frozenset(cjk_bigrams(text).split()) | _numbers(text)
@@ -192,11 +193,11 @@ def stating_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
     It has all words of the claim. Each number of the claim is in a cell whose label the claim names, or that names what the row is about.
     """
     said = normalize_sentence(claim)
-    wanted, numbers = _words(said), _numbers(said)
+    wanted, numbers = _word_stems(said), _numbers(said)
     if not numbers or any(clause.negated for clause in parse_sentence(said).clauses):
         return None
     for row in table_rows(passages):
-        cells = [(_words(label), _words(value)) for label, value in zip(row.labels, row.cells, strict=True)]
+        cells = [(_word_stems(label), _word_stems(value)) for label, value in zip(row.labels, row.cells, strict=True)]
         subjects = [value for _, value in cells if value & wanted - numbers]
         named = [value for label, value in cells if label & wanted]
         everything = frozenset[str]().union(*(label | value for label, value in cells))
