@@ -26,11 +26,7 @@ OPTIONAL_WORDS = frozenset(
     """.split()
 )
 # Of these, only the opposite speaks against a claim.
-REVERSIBLE_WORDS = frozenset(
-    """
-    后 前 之后 之前 以前 以后 上 下
-    """.split()
-)
+REVERSIBLE_WORDS = frozenset("后 前 之后 之前 以前 以后 上 下".split())
 # Function words whose exchange turns the meaning.
 REQUIRED_FUNCTION_WORDS = frozenset(
     """
@@ -42,11 +38,7 @@ POSSIBILITY_WORDS = frozenset(
     可能 也许 或许 大概 恐怕 说不定 据说 传说 相传 疑似 如果 若 倘若 假如 要是 除非 计划 打算 预计 拟 准备 本来打算 原计划
     """.split()
 )
-REFUSALS = frozenset(
-    """
-    拒绝 不肯 不愿 未能 无法 禁止 停止 放弃 谢绝
-    """.split()
-)
+REFUSALS = frozenset("拒绝 不肯 不愿 未能 无法 禁止 停止 放弃 谢绝".split())
 _QUANTIFIERS = {
     "all": "全部 所有 全 一切 都 均 每 完全 整个 任何 皆 全都 悉数 统统",
     "most": "大多 大部分 多数 大多数 大都 多半 主要",

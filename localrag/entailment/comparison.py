@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from localrag.entailment.english import DAYS, MONTHS, OFTEN
 from localrag.entailment.lexicon import (
+    Clause,
     ParsedSentence,
     ParsedWord,
     are_antonyms,
@@ -193,7 +194,7 @@ def _clause(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordAl
         if (mine.negated != other.negated) != _opposed(claim, all_members, source, m, match):
             reasons.append("negation")
         else:
-            place = _out_of_place if claim.chinese else _other_role
+            place = _out_of_place if claim.chinese else _other_place
             reasons.append(_modality_difference(mine.modes, other.modes) or place(claim, members, source, m, match))
     return "" if "" in reasons else next(iter(reasons), "")
 
@@ -253,7 +254,7 @@ def _opposed(claim: ParsedSentence, members: Sequence[int], source: ParsedSenten
     return any((match.opposite.get(i, set()) & here) - said for i in free)
 
 
-def _other_role(claim: ParsedSentence, members: Sequence[int], source: ParsedSentence, m: int, match: WordAlignment) -> str:
+def _other_place(claim: ParsedSentence, members: Sequence[int], source: ParsedSentence, m: int, match: WordAlignment) -> str:
     """Which word of an English claim stands elsewhere than in clause `m` of the source, or has another role there."""
     other = source.clauses[m]
     home = {j for j, word in enumerate(source.words) if word.clause == m} | other.subject | other.objects
@@ -263,16 +264,18 @@ def _other_role(claim: ParsedSentence, members: Sequence[int], source: ParsedSen
             return f"elsewhere:{word.text}"
         if here and word.before and all(_excluded(word.before, source.words[j].before) for j in here):
             return f"preposition:{word.text}"
-    verb = claim.clauses[claim.words[members[0]].clause].verb
+    return _other_role(claim, members, other, match)
+
+
+def _other_role(claim: ParsedSentence, members: Sequence[int], other: Clause, match: WordAlignment) -> str:
     doer, done = (match.of(i for i in members if claim.words[i].role == role) for role in ("subject", "object"))
+    verb = claim.clauses[claim.words[members[0]].clause].verb
     if verb is not None and other.verb in match.converse.get(verb, ()):
         return "role:converse" if doer & other.subject else ""  # who bought it is not who sold it
     if verb is None or other.verb not in match.alike.get(verb, ()):
         return ""
-    if doer & other.objects and not doer & other.subject:
-        return "role:swapped"
-    if doer and other.subject and not doer & other.subject:
-        return "role:subject"
+    if doer and not doer & other.subject and (other.subject or doer & other.objects):
+        return "role:subject" if other.subject and not doer & other.objects else "role:swapped"
     return "role:object" if done and other.objects and not done & other.objects else ""
 
 

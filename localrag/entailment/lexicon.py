@@ -1,4 +1,4 @@
-"""Synonyms and antonyms (words/*.txt, a group a line), numbers in any notation (1,000 = one thousand = 一千), and ParsedSentence."""
+"""Synonyms and antonyms (words/*.txt, a group a line), numbers in any notation (1,000 = one thousand), ParsedSentence."""
 
 import re
 from collections import defaultdict
