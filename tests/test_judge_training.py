@@ -4,10 +4,11 @@ import gzip
 import hashlib
 import json
 import random
+from collections import Counter
 
 import pytest
 
-from scripts.train.judge import CLASSES, NOT_ENTAILED, OLD_SETS, READER, labelled_rows, load_pairs
+from scripts.train.judge import CLASSES, NOT_ENTAILED, OLD_SETS, READER, encoded, judge_of, labelled_rows, load_pairs
 from scripts.train.reader_model import read_reader
 from tests.conftest import run_module
 
@@ -53,6 +54,20 @@ def test_sets_without_a_stated_licence_are_left_out(data):
     of_two = {label for premise, label in stated.items() if " 10" in premise}
     assert NOT_ENTAILED in of_two
     assert CLASSES["neutral"] not in of_two
+
+
+def test_premises_about_something_else_say_nothing():
+    """Beside its own premise, a tenth of the hypotheses have other sentences, up to the longest that is read: neither one nor the other."""
+    _, texts = judge_of()
+    pairs = [
+        (f"The mill of Lund has {n} wheels and stands on the left bank.", f"Lund has {n} mills.", CLASSES["entailment"]) for n in range(200)
+    ]
+    texts.learn(t for p, h, _ in pairs for t in (p, h))
+    labels = Counter((label, len(ids) > 60) for (ids, _), label in encoded(texts, pairs, random.Random(3)))
+
+    assert labels[CLASSES["entailment"], False] + labels[CLASSES["entailment"], True] == 200
+    assert 10 < labels[CLASSES["neutral"], False] + labels[CLASSES["neutral"], True] < 32
+    assert labels[CLASSES["neutral"], True]
 
 
 @pytest.mark.timeout(600)

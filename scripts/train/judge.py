@@ -42,6 +42,7 @@ TWO_CLASSES = ("nli_scitail", "nli_hans", "nli_begin", "nli_help", "nli_med")  #
 OLD_SETS = ("nli_en_clear", "nli_made_of_qa", "nli_zh_made_of_qa")
 LONGEST, HYPOTHESIS = 200, 90  # tokens
 AMONG_OTHERS = 0.3  # of short premises stand among sentences of others
+ABOUT_OTHERS = 0.1  # of hypotheses are learned a second time, with sentences about something else, which say nothing of them
 BATCH_TOKENS, WARM, LAST = 3072, 100, 0.2
 MEASURED_EVERY, SAVED_EVERY = 900.0, 240.0  # seconds
 LONGEST_STEP = 20.0  # seconds that a step counts; more is a pause
@@ -83,6 +84,9 @@ def encoded(texts: Texts, pairs: Sequence[Pair], rng: random.Random) -> Iterator
         source, said = texts[premise].ids, texts[hypothesis].ids[:HYPOTHESIS]
         if len(source) + len(said) + 3 > LONGEST:
             continue
+        if short and rng.random() < ABOUT_OTHERS:
+            others = np.concatenate([rng.choice(short) for _ in range(rng.randint(1, 8))])
+            yield texts.joined(others[: LONGEST - 3 - len(said)], said), NEUTRAL
         if len(source) < 60 and rng.random() < AMONG_OTHERS:
             before, after = ([rng.choice(short) for _ in range(rng.randint(0, 1))] for _ in range(2))
             together = np.concatenate([*before, source, *after])
