@@ -389,7 +389,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 67_810, 3_314_000
+MAX_LINES, MAX_CHARS = 67_800, 3_313_500
 
 
 def test_the_package_only_loses_weight():
